@@ -1,0 +1,7 @@
+//! Touches the world: the command `halfopen`, its arguments, its messages, its exit codes.
+
+pub mod args;
+pub mod exit;
+pub mod ui;
+pub mod run;
+pub mod ops;

@@ -1,0 +1,1 @@
+//! Writes to people: tables, durations, hints, warnings.
