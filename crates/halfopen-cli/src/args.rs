@@ -31,7 +31,7 @@ pub struct Shared {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run a command: wait when waiting heals, stop when it does not
-    Run(crate::run::RunArgs),
+    Run(Box<crate::run::RunArgs>),
     /// Everything an operator does.
     #[command(flatten)]
     Ops(crate::ops::OpsCommand),

@@ -3,5 +3,6 @@
 pub mod args;
 pub mod exit;
 pub mod ui;
+pub mod duration;
 pub mod run;
 pub mod ops;

@@ -1,1 +1,79 @@
-//! Writes to people: tables, durations, hints, warnings.
+//! Writes to people: warnings, hints, refusals. Data goes to standard output, everything here to standard error.
+//!
+//! Every line of ours begins with `halfopen: `, so that it can be told from the wrapped command's own, and a next step
+//! stands on a `hint:` line of its own. Nothing here depends on colour. A message is written with one `write`, because
+//! forty processes may share one log.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+/// Writes one line of ours to standard error.
+///
+/// A standard error that cannot be written is no reason to fail: the exit code and `--report` say the same.
+pub fn say(text: &str) {
+    write_stderr(&prefixed(text));
+}
+
+/// Writes one line of ours and, after an empty line, what can be done next.
+pub fn say_with_hint(text: &str, hint: &str) {
+    let mut block = prefixed(text);
+    let _ = write!(block, "\nhint: {hint}\n");
+    write_stderr(&block);
+}
+
+/// Writes a warning.
+pub fn warn(text: &str) {
+    say(&format!("warning: {text}"));
+}
+
+/// Writes an error.
+pub fn error(text: &str) {
+    say(&format!("error: {text}"));
+}
+
+/// Writes text to standard error as it is.
+pub fn raw(text: &str) {
+    write_stderr(text);
+}
+
+fn prefixed(text: &str) -> String {
+    let mut block = String::with_capacity(text.len() + 16);
+    for line in text.lines() {
+        let _ = writeln!(block, "halfopen: {line}");
+    }
+    block
+}
+
+fn write_stderr(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+/// Returns `text` as a word of a POSIX shell, quoted only where it must be.
+#[must_use]
+pub fn shell_word(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./-_".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use test_case::test_case;
+
+    #[test_case("ocr@region=eu", "ocr@region=eu")]
+    #[test_case("", "''")]
+    #[test_case("a b", "'a b'")]
+    #[test_case("it's", r"'it'\''s'")]
+    #[test_case("$(rm)", "'$(rm)'")]
+    fn a_word_survives_the_shell(text: &str, word: &str) {
+        assert_eq!(shell_word(text), word);
+    }
+
+    #[test]
+    fn every_line_of_ours_can_be_told() {
+        assert_eq!(prefixed("one\ntwo"), "halfopen: one\nhalfopen: two\n");
+    }
+}
