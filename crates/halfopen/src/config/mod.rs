@@ -1,18 +1,50 @@
 //! Reads the policy file: a rough form with every key optional in, trusted policies out, checked once.
+//!
+//! The way of a file: `tree` reads any YAML and knows where each value stands; `raw` takes from it what `keys` allows;
+//! `resolve` refuses keys that cannot stand together and fills in the defaults; `check` warns of what is allowed and
+//! probably not meant. Every mistake of a file is reported, not only the first. `schema` says the same to editors.
+
+pub mod keys;
+mod tree;
+mod raw;
+mod rules;
+mod suggest;
+mod finding;
+mod resolve;
+mod check;
+mod locate;
+mod wiring;
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use halfopen_core::classify::raw::RawRule;
 use halfopen_core::policy::{Policy, Surface};
 
+pub use self::check::Demand;
+pub use self::finding::{Finding, Level};
+pub use self::locate::{Here, default_path, locate};
+pub use self::wiring::{
+    Cache, Channel, Credential, Idempotency, OrderBy, Owners, QueueBounds, SecretFrom, SecretUrl, Wiring,
+};
+
+use self::finding::{Remark, Source};
+use self::raw::{Raw, RawFile, Reader};
+
 /// A policy file that was read and checked.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Config {
     /// Where it was read; `None` for the built-in policy.
     pub path: Option<PathBuf>,
     /// The dependencies it names.
     pub dependencies: BTreeMap<String, Dependency>,
+    /// Owners and how they are reached.
+    pub owners: Owners,
+    /// Where circuits are kept, if the file says so.
+    pub store: Option<String>,
+    /// What holds for a dependency that the file does not name.
+    defaults: Raw,
 }
 
 /// One dependency of a policy file.
@@ -20,34 +52,10 @@ pub struct Config {
 pub struct Dependency {
     /// Its resolved rules.
     pub policy: Policy,
+    /// The ways to and from it.
+    pub wiring: Wiring,
     /// Its own classification rules.
     pub classify: Vec<RawRule>,
-}
-
-/// Something to say about a policy file, with the place it stands at.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// Whether it stops the file from being used.
-    pub level: Level,
-    /// 1-based.
-    pub line: usize,
-    /// 1-based.
-    pub column: usize,
-    /// One line.
-    pub message: String,
-    /// The message with file, line, excerpt and caret, as a person reads it.
-    pub rendered: String,
-}
-
-/// How grave a finding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    /// Worth knowing.
-    Note,
-    /// Probably not what was meant.
-    Warning,
-    /// The file cannot be used.
-    Error,
 }
 
 /// Why there is no configuration.
@@ -63,37 +71,140 @@ pub enum ConfigError {
         cause: std::io::Error,
     },
     /// The file has errors.
-    #[error("policy file {path} has {} error(s)", findings.iter().filter(|f| f.level == Level::Error).count(), path = path.display())]
+    #[error("policy file {path} has {}", counted(findings), path = path.display())]
     Invalid {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// What is wrong, and what else there is to say, in the order of the file.
         findings: Vec<Finding>,
     },
+}
+
+fn counted(findings: &[Finding]) -> String {
+    match findings.iter().filter(|finding| finding.level == Level::Error).count() {
+        1 => "1 error".to_owned(),
+        n => format!("{n} errors"),
+    }
 }
 
 impl Config {
     /// Returns the configuration without a file.
     #[must_use]
     pub fn built_in() -> Self {
-        Self { path: None, dependencies: BTreeMap::new() }
+        Self::default()
     }
 
-    /// Reads and checks a policy file for `surface`.
+    /// Finds and reads the policy file: the one that was `named`, else the person's own, else none. What is found in
+    /// the current folder is never taken.
+    ///
+    /// # Errors
+    ///
+    /// As [`Config::load`].
+    pub fn find(named: Option<&Path>, surface: Surface) -> Result<Self, ConfigError> {
+        match locate(named, Here::Ignored) {
+            Some(path) => Ok(Self::load(&path, surface)?.0),
+            None => Ok(Self::built_in()),
+        }
+    }
+
+    /// Reads and checks a policy file for `surface`. The findings are its warnings.
     ///
     /// # Errors
     ///
     /// [`ConfigError::Unreadable`], or [`ConfigError::Invalid`] with every error found.
-    pub fn load(_path: &Path, _surface: Surface) -> Result<(Self, Vec<Finding>), ConfigError> {
-        unimplemented!()
+    pub fn load(path: &Path, surface: Surface) -> Result<(Self, Vec<Finding>), ConfigError> {
+        let text = read(path)?;
+        let (config, findings) = Self::parse(&text, path, Some(surface), Demand::Usable)?;
+        Ok((config, findings.into_iter().filter(|finding| finding.level == Level::Warning).collect()))
     }
 
-    /// Returns the dependency `name`: as the file says, else built-in.
+    /// Reads a policy file and says all there is to say about it, for the surface each dependency is written for:
+    /// the gateway where it has an `upstream`, else the wrapper.
+    ///
+    /// # Errors
+    ///
+    /// As [`Config::load`].
+    pub fn check(path: &Path, demand: Demand) -> Result<(Self, Vec<Finding>), ConfigError> {
+        let text = read(path)?;
+        Self::parse(&text, path, None, demand)
+    }
+
+    /// Reads the text of a policy file that is called `path` in messages.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Invalid`] with every error found.
+    pub fn parse(
+        text: &str,
+        path: &Path,
+        surface: Option<Surface>,
+        demand: Demand,
+    ) -> Result<(Self, Vec<Finding>), ConfigError> {
+        let name = path.display().to_string();
+        let mut reader = Reader::new(Source { name: &name, text });
+        let file = match tree::parse(text) {
+            Ok(root) => {
+                let file = reader.file(&root);
+                resolve::checked(&mut reader, &file);
+                check::check(&mut reader, &file, surface, demand);
+                file
+            }
+            Err(malformed) => {
+                reader.remark(Level::Error, &malformed.at, malformed.message, None);
+                RawFile::default()
+            }
+        };
+        let Reader { source, mut remarks, .. } = reader;
+        remarks.sort_by_key(|remark| (remark.span.start, std::cmp::Reverse(remark.level)));
+        let findings = |remarks: &[Remark]| remarks.iter().map(|remark| source.finding(remark)).collect::<Vec<_>>();
+        if remarks.iter().any(|remark| remark.level == Level::Error) {
+            return Err(ConfigError::Invalid { path: path.to_owned(), findings: findings(&remarks) });
+        }
+        let config = Self::resolved(file, path, surface);
+        Ok((config, findings(&remarks)))
+    }
+
+    fn resolved(file: RawFile, path: &Path, surface: Option<Surface>) -> Self {
+        let mut dependencies = BTreeMap::new();
+        for own in &file.dependencies {
+            let raw = own.over(&file.defaults);
+            let Some(name) = own.text("name") else { continue };
+            let surface = surface.unwrap_or_else(|| written_for(&raw));
+            let dependency = resolve::dependency(&raw, &name, surface);
+            dependencies.insert(name, dependency);
+        }
+        let owners = resolve::owners(&file.alerts);
+        Self { path: Some(path.to_owned()), dependencies, owners, store: file.store, defaults: file.defaults }
+    }
+
+    /// Returns the dependency `name`: as the file says, else the file's defaults over the built-in policy.
     #[must_use]
     pub fn dependency(&self, name: &str, surface: Surface) -> Dependency {
-        self.dependencies
-            .get(name)
-            .cloned()
-            .unwrap_or_else(|| Dependency { policy: Policy::built_in(name, surface), classify: Vec::new() })
+        match self.dependencies.get(name) {
+            Some(dependency) => dependency.clone(),
+            None => resolve::dependency(&self.defaults, name, surface),
+        }
     }
+}
+
+/// Returns the surface a dependency is written for.
+fn written_for(raw: &Raw) -> Surface {
+    if raw.get("upstream").is_some() { Surface::Serve } else { Surface::Run }
+}
+
+fn read(path: &Path) -> Result<String, ConfigError> {
+    let unreadable = |cause| ConfigError::Unreadable { path: path.to_owned(), cause };
+    let file = std::fs::File::open(path).map_err(unreadable)?;
+    let mut bytes = Vec::new();
+    // A device or a pipe may never end.
+    file.take(tree::FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() > tree::FILE_BYTES_MAX {
+        let cause = format!("it is larger than {}", keys::bytes(tree::FILE_BYTES_MAX as u64));
+        return Err(unreadable(std::io::Error::new(std::io::ErrorKind::FileTooLarge, cause)));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let cause = format!("byte {at} is not UTF-8");
+        unreadable(std::io::Error::new(std::io::ErrorKind::InvalidData, cause))
+    })
 }
