@@ -1,6 +1,7 @@
 //! `halfopen run`: wraps a command.
 
 mod args;
+pub mod child;
 
 pub use args::{ActionArg, RunArgs};
 

@@ -1,0 +1,124 @@
+//! Turns signals to us into something a `poll` can wait for.
+//!
+//! One self-pipe for the whole run, so that a signal is heard in a wait as well as beside a child. A signal that was
+//! ignored when we started (`nohup`, a background job of a plain shell) stays ignored, and the child inherits that: a
+//! handler of ours would undo it.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+
+use rustix::process::Signal;
+use signal_hook::iterator::backend::SignalDelivery;
+use signal_hook::iterator::exfiltrator::SignalOnly;
+
+/// Who holds the terminal, and so who hears what its keys send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attended {
+    /// A person sits at a terminal that is one of our standard streams: the child stays in our process group, as
+    /// with `timeout --foreground`, and hears the terminal's keys by itself.
+    Yes,
+    /// Nobody does: the child gets a process group of its own, which can be ended as a whole.
+    No,
+}
+
+/// What a signal to us asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// To end: SIGHUP, SIGINT, SIGQUIT, SIGTERM.
+    End(Signal),
+    /// To pass it on: SIGUSR1, SIGUSR2, SIGALRM.
+    PassOn(Signal),
+    /// To tell the child that the window has another size.
+    WindowChanged,
+    /// To pause until further notice.
+    Pause,
+    /// To look after a child, where no better way to wait for one exists.
+    Child,
+}
+
+/// Hears signals to this process.
+#[derive(Debug)]
+pub struct Signals {
+    delivery: SignalDelivery<UnixStream, SignalOnly>,
+}
+
+/// Signals whose number is the same on every Linux and BSD we build for come from rustix; these are all we hear.
+const HEARD: [(Signal, Asked); 9] = [
+    (Signal::HUP, Asked::End(Signal::HUP)),
+    (Signal::INT, Asked::End(Signal::INT)),
+    (Signal::QUIT, Asked::End(Signal::QUIT)),
+    (Signal::TERM, Asked::End(Signal::TERM)),
+    (Signal::USR1, Asked::PassOn(Signal::USR1)),
+    (Signal::USR2, Asked::PassOn(Signal::USR2)),
+    (Signal::ALARM, Asked::PassOn(Signal::ALARM)),
+    (Signal::WINCH, Asked::WindowChanged),
+    (Signal::CHILD, Asked::Child),
+];
+
+impl Signals {
+    /// Begins to listen.
+    ///
+    /// # Errors
+    ///
+    /// If the self-pipe or a handler cannot be made.
+    pub fn listen(attended: Attended) -> io::Result<Self> {
+        let ignored = ignored_at_start();
+        let (read, write) = UnixStream::pair()?;
+        let mut wanted: Vec<i32> = HEARD.iter().map(|(signal, _)| signal.as_raw()).collect();
+        if attended == Attended::No {
+            // A person's Ctrl-Z stops the whole group by itself; without one the child's group hears it from us.
+            wanted.push(Signal::TSTP.as_raw());
+        }
+        wanted.retain(|signal| !is_set(ignored, *signal));
+        let delivery = SignalDelivery::with_pipe(read, write, SignalOnly, &wanted)?;
+        Ok(Self { delivery })
+    }
+
+    /// Returns the descriptor that becomes readable when a signal has come.
+    #[must_use]
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.delivery.get_read().as_fd()
+    }
+
+    /// Takes what has come, in no particular order, each kind once.
+    pub fn take(&mut self) -> Vec<Asked> {
+        self.delivery
+            .pending()
+            .filter_map(|raw| {
+                if raw == Signal::TSTP.as_raw() {
+                    return Some(Asked::Pause);
+                }
+                HEARD.iter().find(|(signal, _)| signal.as_raw() == raw).map(|(_, asked)| *asked)
+            })
+            .collect()
+    }
+}
+
+/// Returns the mask of ignored signals as the kernel shows it, 0 if it does not.
+fn ignored_at_start() -> u64 {
+    let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return 0 };
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0)
+}
+
+/// Returns whether `signal` (1-based, as numbered by the system) is in the mask.
+fn is_set(mask: u64, signal: i32) -> bool {
+    u32::try_from(signal - 1).is_ok_and(|bit| bit < 64 && mask >> bit & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mask_names_its_signals() {
+        assert!(is_set(0b1, 1));
+        assert!(!is_set(0b1, 2));
+        assert!(is_set(1 << 14, 15));
+        assert!(!is_set(u64::MAX, 65));
+    }
+}
