@@ -7,5 +7,6 @@ pub mod handle;
 pub mod clock;
 pub mod config;
 pub mod store;
+pub mod activation;
 
 pub use halfopen_core as core;
