@@ -11,6 +11,7 @@ pub mod time;
 pub mod chance;
 pub mod policy;
 pub mod outcome;
+pub mod hint;
 pub mod classify;
 pub mod verdict;
 pub mod backoff;

@@ -1,0 +1,214 @@
+//! Reads what a dependency said about waiting, wherever and however it said it.
+//!
+//! The class is known before: a success has no hint (a 202 with `Retry-After` is a polling delay), and neither has a
+//! failure that no waiting heals. Then the sources are asked in this order, and the first that says something usable
+//! counts: headers in milliseconds, `Retry-After` and its kin, fields of structured bodies, reset headers of a limiter
+//! that is empty, sentences, and at last what the pack knows. Two things stand outside the order. A *window* that says
+//! it refused (a subscription's five hours, its week) beats anything shorter. And a limiter of minutes has nothing to
+//! say about an allowance of a day.
+//!
+//! A hint is never cut and never earlier than what was said; what cannot be read is no hint, and the next source is
+//! asked. Instants are measured against the dependency's own `Date` where there is one, so that a wrong clock on
+//! either side does not matter.
+//!
+//! Considered and refused: one big regular expression per wording. Services change their wording, terminals break
+//! lines, and every pattern needs the same dozen forms of numbers, spans and dates behind it. So there is one small
+//! grammar, anchored on verbs, over tokens.
+
+mod number;
+mod lex;
+mod text;
+mod duration;
+mod date;
+mod zone;
+mod when;
+mod headers;
+mod resets;
+#[cfg(test)]
+mod testing;
+
+pub use headers::advice;
+pub use number::Unit;
+
+use crate::time::ReadAt;
+use crate::verdict::{Class, Hint, HintSource, Scope};
+use headers::{Found, Headers};
+use jiff::tz::TimeZone;
+use number::Stated;
+use std::time::Duration;
+use when::{Moment, Zoneless};
+
+/// Where an outcome came from; a time without a zone means something else in each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Surroundings {
+    /// An HTTP exchange: a time without a zone is UTC unless the pack knows better.
+    Http,
+    /// A command on this machine: a time without a zone is local unless the pack knows better.
+    Command,
+}
+
+/// The parts of an outcome in which a hint may stand.
+#[derive(Clone, Copy, Debug)]
+pub struct HintInput<'a> {
+    /// What the outcome means.
+    pub class: Class,
+    /// Headers in any order and case, repeated names repeated; for a command, header-like lines that it printed.
+    pub headers: &'a [(&'a str, &'a str)],
+    /// Structured bodies and events that describe the failure, the oldest first.
+    pub json: &'a [serde_json::Value],
+    /// Text that describes the failure, the oldest first.
+    pub texts: &'a [&'a str],
+    /// Where the outcome came from.
+    pub kind: Surroundings,
+    /// What the pack knows.
+    pub pack: &'a PackHints,
+}
+
+/// What a pack knows about a dependency's way of speaking about waits. The default knows nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PackHints {
+    /// The wait where none is stated, in milliseconds.
+    pub default_wait_ms: Option<u64>,
+    /// The zone at whose midnight a daily allowance refills (`America/Los_Angeles`); used where a usage limit or an
+    /// exhausted quota states no time and there is no default wait.
+    pub daily_reset_zone: Option<String>,
+    /// Units of bare numbers, by lower-case name of header or field, where the name does not tell.
+    pub units: Vec<(String, Unit)>,
+    /// Headers and fields that never count, by lower-case name.
+    pub ignore: Vec<String>,
+    /// The zone in which a date without one is meant (`Asia/Shanghai`).
+    pub zone: Option<String>,
+    /// No hint is shorter than this, in milliseconds.
+    pub floor_ms: u64,
+}
+
+impl PackHints {
+    /// Returns the zone names that the time zone database does not know; a sound pack has none.
+    #[must_use]
+    pub fn unknown_zones(&self) -> Vec<&str> {
+        let zones = [self.daily_reset_zone.as_deref(), self.zone.as_deref()];
+        zones.into_iter().flatten().filter(|name| zone::named(name).is_none()).collect()
+    }
+
+    fn unit_of(&self, name: &str) -> Option<Unit> {
+        self.units.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, unit)| *unit)
+    }
+
+    fn ignores(&self, name: &str) -> bool {
+        self.ignore.iter().any(|n| n.eq_ignore_ascii_case(name))
+    }
+}
+
+/// What every reader of a source needs to know.
+struct Reading<'a> {
+    class: Class,
+    pack: &'a PackHints,
+    /// The moment of the answer, as its sender's clock shows it.
+    server: Moment,
+}
+
+impl Reading<'_> {
+    /// Turns what was said into a wait. The past is now.
+    fn found(&self, stated: Stated) -> Found {
+        match stated {
+            Stated::After(wait) => Found { wait, absolute: false },
+            Stated::At(instant) => {
+                let nanos = instant.as_nanosecond() - self.server.now.as_nanosecond();
+                let nanos = u128::try_from(nanos).unwrap_or(0);
+                let secs = u64::try_from(nanos / 1_000_000_000).unwrap_or(u64::MAX);
+                let rest = u32::try_from(nanos % 1_000_000_000).unwrap_or(0);
+                Found { wait: Duration::new(secs, rest), absolute: true }
+            }
+        }
+    }
+}
+
+/// Reads what the dependency said about waiting, or `None` if it said nothing usable.
+#[must_use]
+pub fn read(input: &HintInput<'_>, at: &ReadAt) -> Option<Hint> {
+    if !may_have_hint(input.class) {
+        return None;
+    }
+    let headers = Headers::new(input.headers.iter().copied());
+    let pack_zone = input.pack.zone.as_deref().and_then(zone::named);
+    let local = if at.zone.is_unknown() { Zoneless::Unknown } else { Zoneless::In(at.zone.clone()) };
+    let server_zone = Zoneless::In(pack_zone.unwrap_or(TimeZone::UTC));
+    let now = answered_at(&headers, at, &local);
+    let reading =
+        Reading { class: input.class, pack: input.pack, server: Moment { now, zoneless: server_zone, local } };
+
+    let (found, source) = stated(&headers, &reading).or_else(|| known(&reading))?;
+    let floor = Duration::from_millis(input.pack.floor_ms);
+    let wait = whole_millis(found.wait.max(floor));
+    Some(Hint { until: at.now + wait, wait, source, scope: Scope::Whole })
+}
+
+/// Returns whether waiting can be an answer to this class at all.
+const fn may_have_hint(class: Class) -> bool {
+    match class {
+        Class::RateLimited
+        | Class::Overloaded
+        | Class::UsageLimit
+        | Class::Timeout
+        | Class::ConnectionFailure
+        | Class::ServerError
+        | Class::QuotaExhausted
+        | Class::UnknownFailure => true,
+        Class::Success | Class::Auth | Class::InvalidRequest => false,
+    }
+}
+
+/// Asks the sources in their order.
+fn stated(headers: &Headers, reading: &Reading<'_>) -> Option<(Found, HintSource)> {
+    let first = headers::retry_after(headers, reading)
+        .or_else(|| resets::reset(headers, reading).map(|found| (found, HintSource::ResetHeader)));
+    let window = resets::windows(headers, reading).into_iter().map(|window| window.found).reduce(Found::longer);
+    match (first, window) {
+        (Some((found, _)), Some(window)) if window.wait > found.wait => Some((window, HintSource::ResetHeader)),
+        (None, Some(window)) => Some((window, HintSource::ResetHeader)),
+        (first, _) => first,
+    }
+}
+
+/// Returns what the pack knows where nothing was said.
+fn known(reading: &Reading<'_>) -> Option<(Found, HintSource)> {
+    let pack = reading.pack;
+    let wait = match (pack.default_wait_ms, pack.daily_reset_zone.as_deref()) {
+        (Some(ms), _) => Duration::from_millis(ms),
+        (None, Some(zone)) if matches!(reading.class, Class::UsageLimit | Class::QuotaExhausted) => {
+            let here = reading.server.now.to_zoned_datetime(zone::named(zone)?);
+            let midnight = here.tomorrow().ok()?.start_of_day().ok()?;
+            reading.found(Stated::At(midnight.timestamp())).wait
+        }
+        (None, _) => return None,
+    };
+    Some((Found { wait, absolute: false }, HintSource::PackDefault))
+}
+
+/// Returns when the answer was given, by its sender's clock: `Date`, plus `Age` if a cache kept it; else by ours.
+fn answered_at(headers: &Headers, at: &ReadAt, local: &Zoneless) -> jiff::Timestamp {
+    let ours = wall(at.wall_ms);
+    let moment = Moment { now: ours, zoneless: Zoneless::In(TimeZone::UTC), local: local.clone() };
+    let dates = headers.all("date").filter_map(|raw| match headers::stated(raw, &moment) {
+        Some(Stated::At(instant)) => Some(instant),
+        Some(Stated::After(_)) | None => None,
+    });
+    let Some(date) = dates.max() else { return ours };
+    let age = headers.get("age").and_then(number::Decimal::parse).and_then(|age| age.stated(Unit::Seconds));
+    match age {
+        Some(Stated::After(age)) => date.saturating_add(age).unwrap_or(date),
+        Some(Stated::At(_)) | None => date,
+    }
+}
+
+/// Returns the wall clock as an instant; a clock beyond the calendar is at its end.
+fn wall(ms: i64) -> jiff::Timestamp {
+    jiff::Timestamp::from_millisecond(ms).unwrap_or(if ms < 0 { jiff::Timestamp::MIN } else { jiff::Timestamp::MAX })
+}
+
+/// Rounds up to whole milliseconds, so that a hint is never earlier than what was said.
+fn whole_millis(wait: Duration) -> Duration {
+    let ms = wait.as_nanos().div_ceil(1_000_000);
+    Duration::from_millis(u64::try_from(ms).unwrap_or(u64::MAX))
+}
