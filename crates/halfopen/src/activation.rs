@@ -325,12 +325,33 @@ pub struct Summary {
     pub figures: Figures,
     /// The figures of the earlier and the later half of the time that was asked for.
     pub halves: [Figures; 2],
+    /// When how many calls ended, in the order of the lines.
+    pub calls_at_ms: Vec<(i64, u64)>,
     /// When the first of them ended.
     pub first_at_ms: Option<i64>,
     /// When the last of them ended that made a call.
     pub last_call_at_ms: Option<i64>,
     /// First lines of failures that no rule knew, and how often each was seen.
     pub unclassified_lines: BTreeMap<String, u64>,
+}
+
+impl Summary {
+    /// Returns the largest number of calls that ended within any `window_ms`.
+    #[must_use]
+    pub fn busiest(&self, window_ms: i64) -> u64 {
+        let mut calls = self.calls_at_ms.clone();
+        calls.sort_unstable();
+        let (mut most, mut sum, mut first) = (0, 0_u64, 0);
+        for (at, n) in &calls {
+            sum = sum.saturating_add(*n);
+            while let Some((_, m)) = calls.get(first).filter(|(old, _)| at.saturating_sub(*old) > window_ms) {
+                sum = sum.saturating_sub(*m);
+                first += 1;
+            }
+            most = most.max(sum);
+        }
+        most
+    }
 }
 
 /// What was read of all lines.
@@ -389,6 +410,7 @@ impl Report {
         summary.first_at_ms = Some(summary.first_at_ms.map_or(entry.at_ms, |first| first.min(entry.at_ms)));
         if entry.figures.calls > 0 {
             summary.last_call_at_ms = summary.last_call_at_ms.max(Some(entry.at_ms));
+            summary.calls_at_ms.push((entry.at_ms, entry.figures.calls));
         }
         for line in entry.unclassified_lines {
             let known =
@@ -448,6 +470,17 @@ mod tests {
         assert_eq!((ocr.first_at_ms, ocr.last_call_at_ms), (Some(2_000), Some(9_000)));
         assert_eq!(ocr.unclassified_lines, BTreeMap::from([("boom[31m".to_owned(), 2)]));
         assert_eq!(report.dependencies["crm"].last_call_at_ms, None);
+    }
+
+    #[test]
+    fn the_busiest_window_is_found_in_any_order_of_lines() {
+        let summary =
+            Summary { calls_at_ms: vec![(100, 1), (0, 2), (250, 1), (300, 4), (50, 1)], ..Summary::default() };
+        assert_eq!(summary.busiest(60), 5);
+        assert_eq!(summary.busiest(100), 5);
+        assert_eq!(summary.busiest(10), 4);
+        assert_eq!(summary.busiest(1_000), 9);
+        assert_eq!(Summary::default().busiest(1_000), 0);
     }
 
     #[test]

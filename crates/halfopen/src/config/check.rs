@@ -68,7 +68,7 @@ impl About<'_, '_> {
         let span = self.raw.span_of(path);
         // What stands under `defaults` is said once, not once for each dependency.
         if !self.reader.remarks.iter().any(|remark| remark.span == span && remark.message == message) {
-            self.reader.remark(level, &span, message, Some(help.to_owned()));
+            self.reader.remark_at(path, level, &span, message, Some(help.to_owned()));
         }
     }
 
@@ -147,16 +147,14 @@ impl About<'_, '_> {
                 "make `failure_window_sec` longer than N × timeout, or N smaller",
             );
         }
-        if let Some(every) = self.policy.expect_calls_every.filter(|every| every.saturating_mul(n - 1) > circuit.window)
-        {
+        let rare = |every: &Duration| every.saturating_mul(n - 1) > circuit.window;
+        if let Some(every) = self.policy.expect_calls_every.filter(rare) {
             let path = self.written(&["circuit.failure_window_sec", "circuit.open_after_failures"]);
-            self.warn(
+            // A nightly batch makes its calls together, so this is no warning; what was observed makes one.
+            self.note(
                 path.unwrap_or("expect_calls_every"),
-                format!(
-                    "with a call every {} there are never {n} failures within {window}: the breaker never opens",
-                    text(every)
-                ),
-                "make `failure_window_sec` longer, or `open_after_failures` smaller",
+                format!("if calls come only every {}, there are never {n} failures within {window}", text(every)),
+                "if they come one by one, make `failure_window_sec` longer or `open_after_failures` smaller",
             );
         }
         if circuit.count_unclassified {
@@ -294,7 +292,7 @@ fn unused_owners(reader: &mut Reader<'_>, file: &RawFile) {
             .any(|raw| resolve::owner(raw).as_deref() == Some(owner.name.as_str()));
         if !used {
             let message = format!("no dependency has the owner `{}`", owner.name);
-            reader.remark(Level::Note, &owner.span, message, None);
+            reader.remark_at("alerts", Level::Note, &owner.span, message, None);
         }
     }
 }

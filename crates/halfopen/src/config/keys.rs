@@ -203,7 +203,7 @@ pub const KEYS: &[Key] = &[
         "retry.backoff",
         Kind::Word(&["exponential", "constant"]),
         "exponential",
-        "exponential",
+        "constant",
         "whether the waits we compute double or stay",
     ),
     key("retry.base_ms", millis(1.0, 3_600_000.0), "1000", "250", "the wait after the first attempt"),
@@ -222,7 +222,7 @@ pub const KEYS: &[Key] = &[
         "how such a wait is spread: `equal` (or `true`) half fixed and half random, `full` all random, `none` (or \
          `false`) not at all",
     ),
-    key("retry.honor_retry_after", Kind::Bool, "true", "true", "whether a wait that the dependency states is obeyed"),
+    key("retry.honor_retry_after", Kind::Bool, "true", "false", "whether a wait that the dependency states is obeyed"),
     key(
         "retry.max_wait_sec",
         seconds(0.0, CEILING),
@@ -254,8 +254,8 @@ pub const KEYS: &[Key] = &[
         "60",
         "the span over which failures add up",
     ),
-    key("circuit.open_after_failures", count(1, 1_000), "5", "5", "failures in the window that open the breaker"),
-    key("circuit.open_for_sec", seconds(0.001, WEEK), "120", "120", "the first cooldown"),
+    key("circuit.open_after_failures", count(1, 1_000), "5", "8", "failures in the window that open the breaker"),
+    key("circuit.open_for_sec", seconds(0.001, WEEK), "120", "30", "the first cooldown"),
     key(
         "circuit.max_open_for_sec",
         seconds(0.001, CEILING),
@@ -288,7 +288,7 @@ pub const KEYS: &[Key] = &[
         "circuit.probe_lease_sec",
         seconds(0.1, 86_400.0),
         "30",
-        "30",
+        "10",
         "how long a probe may go unrenewed before it counts as lost",
     ),
     key(
@@ -391,7 +391,7 @@ pub const KEYS: &[Key] = &[
     key("fallback", Kind::Name, "none", "ocr-backup", "the other dependency that is asked"),
     key("cache", Kind::Group, "", "", "the last good answers, kept to answer with"),
     key("cache.max_age_sec", seconds(0.001, 31_622_400.0), "none", "3600", "how old such an answer may be"),
-    key("cache.max_bytes", Kind::Bytes { min: 1 << 10, max: 1 << 44 }, "64 MiB", "64 MiB", "how much is kept in all"),
+    key("cache.max_bytes", Kind::Bytes { min: 1 << 10, max: 1 << 44 }, "64 MiB", "16 MiB", "how much is kept in all"),
     key(
         "rerun_within_sec",
         seconds(0.0, 86_400.0),

@@ -5,6 +5,7 @@
 //! probably not meant. Every mistake of a file is reported, not only the first. `schema` says the same to editors.
 
 pub mod keys;
+pub mod schema;
 mod tree;
 mod raw;
 mod rules;

@@ -158,9 +158,21 @@ impl<'a> Reader<'a> {
 
     /// Adds a remark about what stands at `span`.
     pub(super) fn remark(&mut self, level: Level, span: &Range<usize>, message: String, help: Option<String>) {
+        let key = self.at.join(".").replace(".[", "[");
+        self.remark_at(&key, level, span, message, help);
+    }
+
+    /// Adds a remark about `key`, which stands at `span`.
+    pub(super) fn remark_at(
+        &mut self,
+        key: &str,
+        level: Level,
+        span: &Range<usize>,
+        message: String,
+        help: Option<String>,
+    ) {
         if self.remarks.len() < REMARKS_MAX {
-            let key = self.at.join(".").replace(".[", "[");
-            self.remarks.push(Remark { level, span: span.clone(), key, message, help });
+            self.remarks.push(Remark { level, span: span.clone(), key: key.to_owned(), message, help });
         }
     }
 

@@ -171,7 +171,7 @@ pub(super) fn checked(reader: &mut Reader<'_>, file: &RawFile) {
         let span = own.span_of("name");
         if let Some((_, first)) = seen.iter().find(|(other, _)| *other == name) {
             let help = format!("`{name}` stands on line {} already", reader.source.line(first.start));
-            reader.remark(Level::Error, &span, format!("two dependencies are named `{name}`"), Some(help));
+            reader.remark_at("name", Level::Error, &span, format!("two dependencies are named `{name}`"), Some(help));
         }
         seen.push((name, span));
     }
@@ -193,7 +193,7 @@ fn pairs(reader: &mut Reader<'_>, raw: &Raw) {
     let mut refuse = |path: &str, message: String, help: String| {
         let span = raw.span_of(path);
         if !reader.remarks.iter().any(|remark| remark.span == span && remark.message == message) {
-            reader.remark(Level::Error, &span, message, Some(help));
+            reader.remark_at(path, Level::Error, &span, message, Some(help));
         }
     };
     if let Some(cap) = raw.time("circuit.max_open_for_sec") {
@@ -257,13 +257,19 @@ fn fallback(reader: &mut Reader<'_>, raw: &Raw, names: &[String]) {
     let Some(to) = raw.text("fallback") else { return };
     let span = raw.span_of("fallback");
     if raw.text("name").as_deref() == Some(to.as_str()) {
-        reader.remark(Level::Error, &span, format!("`fallback` of `{to}` is `{to}` itself"), None);
+        reader.remark_at("fallback", Level::Error, &span, format!("`fallback` of `{to}` is `{to}` itself"), None);
     } else if !names.contains(&to) {
         let help = match suggest::nearest(&to, names.iter().map(String::as_str)) {
             Some(near) => format!("the nearest name is `{near}`"),
             None => format!("this file names {}", names.join(", ")),
         };
-        reader.remark(Level::Error, &span, format!("`fallback` is `{to}`, which this file does not name"), Some(help));
+        reader.remark_at(
+            "fallback",
+            Level::Error,
+            &span,
+            format!("`fallback` is `{to}`, which this file does not name"),
+            Some(help),
+        );
     }
 }
 
@@ -280,7 +286,8 @@ fn circles(reader: &mut Reader<'_>, file: &RawFile) {
             if to == start && way.len() > 1 {
                 way.push(to);
                 let span = own.over(&file.defaults).span_of("fallback");
-                reader.remark(
+                reader.remark_at(
+                    "fallback",
                     Level::Error,
                     &span,
                     format!("fallbacks go round in a circle: {}", way.join(" → ")),

@@ -142,6 +142,26 @@ fn border(text: &str, mut at: usize) -> usize {
     at
 }
 
+/// Returns a node as JSON; `None` if a key is no text, or a number none of JSON's.
+pub(super) fn to_json(node: &Node) -> Option<serde_json::Value> {
+    Some(match &node.value {
+        Value::Null => serde_json::Value::Null,
+        Value::Bool(value) => (*value).into(),
+        Value::Int(value) => i64::try_from(*value).ok()?.into(),
+        Value::Float(value) => serde_json::Number::from_f64(*value)?.into(),
+        Value::Text(value) => value.clone().into(),
+        Value::List(items) => items.iter().map(to_json).collect::<Option<Vec<_>>>()?.into(),
+        Value::Map(entries) => {
+            let mut map = serde_json::Map::new();
+            for (key, value) in entries {
+                let Value::Text(word) = &key.value else { return None };
+                map.insert(word.clone(), to_json(value)?);
+            }
+            map.into()
+        }
+    })
+}
+
 /// The tree as the YAML reader hands it over.
 enum Tree {
     Null,

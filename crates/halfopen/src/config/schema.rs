@@ -1,0 +1,178 @@
+//! Writes the JSON Schema of the policy file, so that an editor completes and checks it while it is written.
+//!
+//! It is made from [`super::keys`], the list the reader itself goes by, and not derived from types: the rough form has
+//! no types that know a range. What two keys may not say together is beyond a schema; `halfopen check` knows.
+
+use serde_json::{Map, Value, json};
+
+use super::keys::{self, Key, Kind};
+use super::raw::CHANNELS;
+
+/// Returns the JSON Schema (draft 2020-12) of a policy file.
+#[must_use]
+pub fn schema() -> Value {
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "halfopen policy",
+        "description": "When calls to a dependency wait, stop and return.",
+        "type": ["object", "null"],
+        "additionalProperties": false,
+        "properties": {
+            "dependency_guard": described("the one dependency of this file", json!({ "$ref": "#/$defs/dependency" })),
+            "dependencies": described(
+                "the dependencies of this file",
+                json!({ "type": ["array", "null"], "items": { "$ref": "#/$defs/dependency" } }),
+            ),
+            "defaults": described(
+                "keys that hold for every dependency that does not say otherwise",
+                json!({ "$ref": "#/$defs/defaults" }),
+            ),
+            "alerts": described(
+                "owners and the channels they are reached by",
+                json!({
+                    "type": ["object", "null"],
+                    "additionalProperties": {
+                        "anyOf": [
+                            { "type": "null" },
+                            { "$ref": "#/$defs/channel" },
+                            { "type": "array", "items": { "$ref": "#/$defs/channel" } },
+                        ],
+                    },
+                }),
+            ),
+            "store": described(
+                "where circuits are kept: a path, or sqlite:PATH; the flag and HALFOPEN_STORE come first",
+                json!({ "type": "string", "minLength": 1 }),
+            ),
+        },
+        "$defs": {
+            "dependency": dependency(),
+            "defaults": group("", |word| word != "name"),
+            "channel": channel(),
+            "credential": credential(),
+        },
+    })
+}
+
+fn dependency() -> Value {
+    let mut schema = group("", |_| true);
+    schema["type"] = json!("object");
+    schema["required"] = json!(["name"]);
+    schema
+}
+
+/// Returns the schema of a mapping.
+fn group(path: &str, wanted: impl Fn(&str) -> bool) -> Value {
+    let properties: Map<String, Value> = keys::below(path)
+        .filter(|(word, _)| wanted(word))
+        .map(|(word, key)| (word.to_owned(), property(key)))
+        .collect();
+    json!({ "type": ["object", "null"], "additionalProperties": false, "properties": properties })
+}
+
+fn property(key: &Key) -> Value {
+    let mut schema = of_kind(key);
+    let text = match key.default {
+        "" => key.meaning.to_owned(),
+        default => format!("{}. Default: {default}", key.meaning),
+    };
+    schema["description"] = json!(text);
+    if !key.example.is_empty()
+        && let Some(example) = super::tree::parse(key.example).ok().and_then(|node| super::tree::to_json(&node))
+    {
+        schema["examples"] = json!([example]);
+    }
+    schema
+}
+
+fn of_kind(key: &Key) -> Value {
+    let part = r"^(header:[!#$%&'*+.^_`|~0-9A-Za-z-]+|argument:[^\s=@]+)$";
+    match key.kind {
+        Kind::Group => group(key.path, |_| true),
+        Kind::Name => json!({ "type": ["string", "number"], "pattern": r"^[^\s@=]+$" }),
+        Kind::Text => json!({ "type": ["string", "number", "boolean"], "pattern": r"^.*\S.*$" }),
+        Kind::Header => json!({ "type": "string", "pattern": r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$" }),
+        Kind::Url => json!({ "type": "string", "pattern": r"^https?://[^\s@?#/:][^\s@?#]*$" }),
+        Kind::Bool => json!({ "type": "boolean" }),
+        Kind::Count { min, max } => json!({ "type": "integer", "minimum": min, "maximum": max }),
+        Kind::Number { min, max } | Kind::Time { min, max, .. } => {
+            json!({ "type": "number", "minimum": min, "maximum": max })
+        }
+        Kind::Span { .. } => json!({
+            "type": "string",
+            "pattern": r"^\s*[0-9.]+\s*(ms|s|sec|secs|seconds|m|min|mins|minutes|h|hour|hours|d|day|days)\s*$",
+        }),
+        Kind::Bytes { min, max } => json!({
+            "anyOf": [
+                { "type": "integer", "minimum": min, "maximum": max },
+                { "type": "string", "pattern": r"^\s*[0-9]+\s*(B|KiB|MiB|GiB|TiB)\s*$" },
+            ],
+        }),
+        Kind::Word(words) => json!({ "enum": words }),
+        Kind::WordOrBool(words) => {
+            let mut all = vec![json!(true), json!(false)];
+            all.extend(words.iter().map(|word| json!(word)));
+            json!({ "enum": all })
+        }
+        Kind::Words(words) => json!({
+            "anyOf": [
+                { "enum": words },
+                { "type": "array", "minItems": 1, "uniqueItems": true, "items": { "enum": words } },
+            ],
+        }),
+        Kind::Parts => {
+            let item = json!({ "anyOf": [{ "enum": ["region", "credential", "model"] }, { "pattern": part }] });
+            json!({
+                "anyOf": [
+                    { "type": "string", "allOf": [item.clone()] },
+                    { "type": "array", "minItems": 1, "uniqueItems": true, "items": item },
+                ],
+            })
+        }
+        Kind::Order => json!({ "type": "string", "anyOf": [{ "enum": ["path", "none"] }, { "pattern": part }] }),
+        Kind::Probe => json!({
+            "anyOf": [
+                { "type": "string", "minLength": 1 },
+                { "type": "array", "minItems": 1, "items": { "type": ["string", "number", "boolean"] } },
+            ],
+        }),
+        Kind::Credentials => json!({ "type": "object", "additionalProperties": { "$ref": "#/$defs/credential" } }),
+        Kind::Rules => json!({ "type": "array", "items": { "type": "object", "required": ["name"] } }),
+    }
+}
+
+fn credential() -> Value {
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "oneOf": [{ "required": ["from_env"] }, { "required": ["from_file"] }],
+        "properties": {
+            "from_env": { "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$",
+                "description": "the variable that holds the secret" },
+            "from_file": { "type": "string", "minLength": 1, "description": "the file that holds the secret" },
+            "header": { "type": "string", "description": "the header it is sent in. Default: Authorization" },
+            "scheme": { "type": "string", "description": "the word before it. Default: Bearer in Authorization" },
+        },
+    })
+}
+
+fn channel() -> Value {
+    let mut properties = Map::new();
+    for word in CHANNELS {
+        let schema = match *word {
+            "command" => json!({
+                "anyOf": [{ "type": "string" }, { "type": "array", "minItems": 1, "items": { "type": "string" } }],
+            }),
+            "webhook" | "slack" => json!({ "type": "string", "pattern": "^https?://" }),
+            "email" => json!({ "type": "string", "pattern": "^[^@]+@[^@]+$" }),
+            _ => json!({ "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$" }),
+        };
+        properties.insert((*word).to_owned(), schema);
+    }
+    json!({ "type": "object", "additionalProperties": false, "properties": properties })
+}
+
+fn described(meaning: &str, mut schema: Value) -> Value {
+    schema["description"] = json!(meaning);
+    schema
+}
