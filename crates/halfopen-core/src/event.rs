@@ -53,7 +53,7 @@ pub enum TripReason {
         /// How.
         class: Class,
     },
-    /// A probe made no progress until its lease ended, or outlived its attempt's timeout.
+    /// A probe's process lives, but the attempt outlived its timeout.
     ProbeStalled,
     /// Probe after probe said nothing about health.
     ProbesInconclusive,
@@ -130,7 +130,10 @@ pub enum EventKind {
         probe: Option<ProbeResult>,
     },
     /// The cooldown is over: probes are let through.
-    HalfOpened,
+    HalfOpened {
+        /// Who ended it by hand; `None` if its time was over.
+        by: Option<By>,
+    },
     /// Probes succeeded: traffic flows.
     Recovered,
     /// An operator cleared the history.
@@ -227,7 +230,7 @@ impl Event {
     pub const fn is_transition(&self) -> bool {
         matches!(
             self.kind,
-            EventKind::Tripped { .. } | EventKind::HalfOpened | EventKind::Recovered | EventKind::Reset { .. }
+            EventKind::Tripped { .. } | EventKind::HalfOpened { .. } | EventKind::Recovered | EventKind::Reset { .. }
         )
     }
 }

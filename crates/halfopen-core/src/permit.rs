@@ -18,9 +18,20 @@ pub enum Ask {
     Job,
 }
 
+/// Which of the circuits that judge a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The place: the dependency, or its region.
+    Place,
+    /// The account: the credential, or the model.
+    Account,
+}
+
 /// A place in the ramp: the instant at which a held-back caller may start, while the ramp it was given in lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
+    /// Whose ramp it belongs to; a slot says nothing to the other circuit of a call.
+    pub side: Side,
     /// The start.
     pub at: Timestamp,
     /// Which schedule of the ramp it belongs to; a new schedule voids older slots.
@@ -101,6 +112,11 @@ pub struct Refusal {
 }
 
 impl Refusal {
+    /// Returns a refusal without a slot.
+    pub(crate) const fn new(reason: RefusalReason, retry_at: Option<Timestamp>) -> Self {
+        Self { reason, retry_at, slot: None }
+    }
+
     /// Returns how long the refusal lasts from `now`, if that is known.
     #[must_use]
     pub fn wait(&self, now: Timestamp) -> Option<Duration> {

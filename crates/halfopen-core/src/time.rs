@@ -80,6 +80,50 @@ impl fmt::Debug for Timestamp {
     }
 }
 
+/// A deadline with the length it was set with, in whole milliseconds.
+///
+/// The length is what makes a deadline survive a reboot: the anchor of the new boot is read from a wall clock that may
+/// have been stepped meanwhile, and a deadline that lies further ahead than its own length can only be such a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Deadline {
+    /// The instant.
+    pub(crate) at: Timestamp,
+    /// How far ahead it lay when it was set, in milliseconds.
+    pub(crate) lasting_ms: u64,
+}
+
+impl Deadline {
+    /// Returns the deadline that lies `lasting` after `now`.
+    pub(crate) fn after(now: Timestamp, lasting: Duration) -> Self {
+        Self::at(now, now + lasting)
+    }
+
+    /// Returns the deadline `at`, set at `now`.
+    pub(crate) fn at(now: Timestamp, at: Timestamp) -> Self {
+        Self { at, lasting_ms: millis(now.until(at)) }
+    }
+
+    /// Returns whether it has passed at `now`.
+    pub(crate) fn is_over(self, now: Timestamp) -> bool {
+        self.at <= now
+    }
+
+    /// Returns the later of this deadline and `until`, which is learnt at `now`.
+    pub(crate) fn extended(self, now: Timestamp, until: Timestamp) -> Self {
+        if until > self.at { Self::at(now, until) } else { self }
+    }
+
+    /// Cuts a deadline that lies further ahead of `now` than it was set with.
+    pub(crate) fn cut(&mut self, now: Timestamp) {
+        self.at = self.at.min(now + Duration::from_millis(self.lasting_ms));
+    }
+}
+
+/// Returns whole milliseconds, rounded up; what does not fit becomes the largest number.
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
 /// What the clocks said when an outcome was read: the steady instant, the wall clock beside it, and the zone of a
 /// clock time that is printed without one.
 #[derive(Clone, Debug)]
@@ -112,5 +156,25 @@ mod tests {
         assert_eq!((Timestamp::MIN - Duration::from_secs(1)), Timestamp::MIN);
         assert_eq!(Timestamp::MIN.since(Timestamp::MAX), Duration::ZERO);
         assert_eq!(Timestamp::MAX.since(Timestamp::MIN), Duration::from_millis(u64::MAX));
+    }
+
+    #[test]
+    fn a_deadline_is_cut_to_its_own_length_and_never_moved_closer() {
+        let now = Timestamp::from_millis(1000);
+        let set = Deadline::after(now, Duration::from_secs(60));
+        let mut after_a_day_back = set;
+        after_a_day_back.cut(Timestamp::from_millis(-86_400_000));
+        assert_eq!(after_a_day_back.at, Timestamp::from_millis(-86_400_000) + Duration::from_secs(60));
+        let mut later = set;
+        later.cut(now + Duration::from_secs(10));
+        assert_eq!(later, set);
+    }
+
+    #[test]
+    fn a_deadline_only_extends() {
+        let now = Timestamp::from_millis(0);
+        let set = Deadline::after(now, Duration::from_secs(60));
+        assert_eq!(set.extended(now, now + Duration::from_secs(1)), set);
+        assert_eq!(set.extended(now, now + Duration::from_secs(61)).lasting_ms, 61_000);
     }
 }
