@@ -2,6 +2,13 @@
 //!
 //! The decisions are `halfopen_core`'s. This crate loads, locks and saves around them, reads the clocks and draws the
 //! chance they need. It does not talk to people: that is `halfopen-cli`.
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `sqlite` (default) | the store in a file |
+//! | `test-util` | clocks that stand still, for tests of programs built on this |
+
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 pub mod handle;
 pub mod clock;

@@ -1,32 +1,69 @@
 //! Keeps circuits and the journal behind one written contract.
+//!
+//! The store loads, locks and saves. It knows no rule: what a verdict changes is decided by the caller, inside the
+//! transaction the store gives it. There is one concrete [`Store`] over the places it can be kept in; a further place
+//! is a further variant and must pass the same conformance suite (`tests/store_conformance.rs`).
+//!
+//! # The contract
+//!
+//! - **[`Store::transact`]** takes the one write lock of the store, reads the clock once, and gives both to a closure.
+//!   What the closure saved, removed and appended becomes visible to all readers in one step, or, if it returned an
+//!   error, panicked, or its process died, not at all. Transactions of all threads and processes form one sequence;
+//!   each sees everything that earlier ones committed, so a load, a decision and a save lose no update. The lock is
+//!   never held while anything outside is called: closures decide, they do not wait.
+//! - **[`Store::load`]** and the other reads take no lock that stops a writer, and see one committed state; it may be
+//!   older than `now` by the time it is looked at. A decision that changes something must not rest on it.
+//! - **After the death of a process** (`kill -9` at any instant) every committed transaction is there and no other.
+//!   **After a power cut** the newest transactions may be missing, but only whole ones and only the newest: losing the
+//!   last failures is harmless, and a flush for each would cost more than it saves.
+//! - **Order.** Events are kept in the order of their commits, which [`Store::events`] returns.
+//! - **Waiting.** A writer waits for other writers, at most its patience (5 s, or less while the door believes the
+//!   store lost), then [`StoreError::Busy`]. Waiting is spread by chance and favours who has waited long.
+//! - **The boot.** Opening compares the boot the store was last used in with this one. If they differ, one transaction
+//!   writes the new anchor and lets every circuit cut the deadlines that no longer fit
+//!   ([`Circuit::after_reboot`]); no process of the new boot sees one without the other.
+//! - **Damage** is reported and left as it is. Nothing is moved aside, recreated or repaired unasked.
 
-use std::path::PathBuf;
+mod error;
+mod location;
+mod memory;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+
+use std::time::Duration;
 
 use halfopen_core::circuit::Circuit;
 use halfopen_core::circuit_id::CircuitId;
 use halfopen_core::snapshot::EventRecord;
+use halfopen_core::time::Timestamp;
 
-/// Where a store is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Location {
-    /// In this process only.
-    Memory,
-    /// A SQLite file.
-    Sqlite(PathBuf),
-}
+use crate::clock::Clock;
 
-/// Why a store cannot do what was asked.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StoreError {
-    /// Placeholder until the store is written.
-    #[error("store cannot be used: {0}")]
-    Other(String),
-}
+pub use error::StoreError;
+pub use location::Location;
+
+/// How long a writer waits for other writers of a healthy store.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How many events the journal keeps at most, whatever their age.
+pub const JOURNAL_ROWS_MAX: u32 = 200_000;
+
+/// How many old events one transaction removes at most: enough to keep up with what it adds, too few to be felt.
+const PRUNE_STEP: u32 = 16;
 
 /// The circuits and the journal of one machine.
 #[derive(Debug)]
-pub struct Store {}
+pub struct Store {
+    place: Place,
+    clock: Clock,
+}
+
+#[derive(Debug)]
+enum Place {
+    Memory(memory::Memory),
+    #[cfg(feature = "sqlite")]
+    Sqlite(Box<sqlite::Sqlite>),
+}
 
 /// One circuit as stored.
 #[derive(Clone, Debug)]
@@ -35,6 +72,8 @@ pub struct Stored {
     pub id: CircuitId,
     /// Its state.
     pub circuit: Circuit,
+    /// When it was saved last.
+    pub updated_at: Timestamp,
 }
 
 /// Which journal entries are wanted.
@@ -42,21 +81,279 @@ pub struct Stored {
 pub struct EventFilter {
     /// Only of this dependency.
     pub dependency: Option<String>,
-    /// Only at or after this instant, in milliseconds.
+    /// Only at or after this instant, in milliseconds of the steady clock.
     pub since_ms: Option<i64>,
     /// Only transitions.
     pub transitions_only: bool,
-    /// At most so many, the newest.
+    /// At most so many, the newest; 0 for all.
     pub limit: usize,
 }
 
 impl Store {
+    /// Opens the store at `location`, creating the file and the folders above it if they are absent, and lets `clock`
+    /// adopt the anchor of this boot.
+    ///
+    /// # Errors
+    ///
+    /// One for which [`StoreError::is_by_design`] holds if the location is impossible; [`StoreError::Corrupt`] if the
+    /// file is damaged or no store; otherwise whatever keeps it from being read. A file that can be read but not
+    /// written opens.
+    pub fn open(location: &Location, clock: &Clock) -> Result<Self, StoreError> {
+        Self::open_within(location, clock, PATIENCE)
+    }
+
+    /// As [`Store::open`], with a patience of the caller's choice.
+    pub(crate) fn open_within(location: &Location, clock: &Clock, patience: Duration) -> Result<Self, StoreError> {
+        let place = match location {
+            Location::Memory => Place::Memory(memory::Memory::default()),
+            #[cfg(feature = "sqlite")]
+            Location::Sqlite(path) => Place::Sqlite(Box::new(sqlite::Sqlite::open(path, clock, patience)?)),
+            #[cfg(not(feature = "sqlite"))]
+            Location::Sqlite(_) => return Err(StoreError::NoSqlite),
+        };
+        Ok(Self { place, clock: clock.clone() })
+    }
+
+    /// Returns the circuits of those names as last committed, in the order asked for; `None` where there is none.
+    ///
+    /// # Errors
+    ///
+    /// If the store, or one of these circuits, cannot be read.
+    pub fn load(&self, ids: &[&CircuitId]) -> Result<Vec<Option<Circuit>>, StoreError> {
+        match &self.place {
+            Place::Memory(memory) => Ok(memory.load(ids)),
+            #[cfg(feature = "sqlite")]
+            Place::Sqlite(sqlite) => sqlite.load(ids, self.clock.now()),
+        }
+    }
+
+    /// Returns all circuits, sorted by name.
+    ///
+    /// # Errors
+    ///
+    /// If the store, or one circuit, cannot be read.
+    pub fn all(&self) -> Result<Vec<Stored>, StoreError> {
+        match &self.place {
+            Place::Memory(memory) => Ok(memory.all()),
+            #[cfg(feature = "sqlite")]
+            Place::Sqlite(sqlite) => sqlite.all(self.clock.now()),
+        }
+    }
+
     /// Returns journal entries, oldest first.
     ///
     /// # Errors
     ///
     /// If the store cannot be read.
-    pub fn events(&self, _filter: &EventFilter) -> Result<Vec<EventRecord>, StoreError> {
-        unimplemented!()
+    pub fn events(&self, filter: &EventFilter) -> Result<Vec<EventRecord>, StoreError> {
+        match &self.place {
+            Place::Memory(memory) => Ok(memory.events(filter)),
+            #[cfg(feature = "sqlite")]
+            Place::Sqlite(sqlite) => sqlite.events(filter),
+        }
     }
+
+    /// Runs `decide` as the only writer. What it saved is committed if it returns `Ok`, and discarded otherwise.
+    ///
+    /// # Errors
+    ///
+    /// The closure's own error; [`StoreError::Busy`] if the lock was not to be had; [`StoreError::ReadOnly`],
+    /// [`StoreError::Full`] and others if the store cannot be written. After any error nothing was changed.
+    pub fn transact<T>(&self, decide: impl FnOnce(&mut Txn<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        match &self.place {
+            Place::Memory(memory) => memory.transact(&self.clock, decide),
+            #[cfg(feature = "sqlite")]
+            Place::Sqlite(sqlite) => sqlite.transact(&self.clock, decide),
+        }
+    }
+
+    /// Does the housekeeping that a writer owes: where no daemon does it, somebody must. It never blocks another
+    /// process and is a few microseconds unless there is something to do; call it after the caller has its answer.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be written. Nothing is lost by it.
+    pub fn tidy(&self) -> Result<(), StoreError> {
+        match &self.place {
+            Place::Memory(_) => Ok(()),
+            #[cfg(feature = "sqlite")]
+            Place::Sqlite(sqlite) => sqlite.tidy(),
+        }
+    }
+
+    /// Returns a number that changes whenever another connection committed something.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read.
+    pub fn version(&self) -> Result<i64, StoreError> {
+        match &self.place {
+            Place::Memory(memory) => Ok(memory.version()),
+            #[cfg(feature = "sqlite")]
+            Place::Sqlite(sqlite) => sqlite.version(),
+        }
+    }
+
+    /// Returns why the store cannot be written, if that is known already.
+    pub(crate) fn read_only(&self) -> Option<StoreError> {
+        match &self.place {
+            Place::Memory(_) => None,
+            #[cfg(feature = "sqlite")]
+            Place::Sqlite(sqlite) => sqlite.read_only(),
+        }
+    }
+
+    /// Sets how long operations wait for other processes.
+    pub(crate) fn set_patience(&self, patience: Duration) {
+        match &self.place {
+            Place::Memory(_) => {}
+            #[cfg(feature = "sqlite")]
+            Place::Sqlite(sqlite) => sqlite.set_patience(patience),
+        }
+    }
+}
+
+/// What a transaction may do. Names are those of circuits; there is one instant for all of it.
+#[derive(Debug)]
+pub struct Txn<'a> {
+    now: Timestamp,
+    draft: Draft<'a>,
+}
+
+#[derive(Debug)]
+enum Draft<'a> {
+    Memory(memory::Draft<'a>),
+    #[cfg(feature = "sqlite")]
+    Sqlite(sqlite::Draft<'a>),
+}
+
+impl Txn<'_> {
+    /// Returns the instant of this transaction, read after the lock was taken.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// Returns a circuit as it stands in this transaction.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read.
+    pub fn load(&self, id: &CircuitId) -> Result<Option<Circuit>, StoreError> {
+        match &self.draft {
+            Draft::Memory(draft) => Ok(draft.load(id)),
+            #[cfg(feature = "sqlite")]
+            Draft::Sqlite(draft) => draft.load(id),
+        }
+    }
+
+    /// Returns all circuits, sorted by name.
+    ///
+    /// # Errors
+    ///
+    /// If one cannot be read.
+    pub fn all(&self) -> Result<Vec<Stored>, StoreError> {
+        match &self.draft {
+            Draft::Memory(draft) => Ok(draft.all()),
+            #[cfg(feature = "sqlite")]
+            Draft::Sqlite(draft) => draft.all(),
+        }
+    }
+
+    /// Returns the partitions of a dependency, without its whole, sorted by name.
+    ///
+    /// # Errors
+    ///
+    /// If one cannot be read.
+    pub fn partitions(&self, dependency: &str) -> Result<Vec<Stored>, StoreError> {
+        match &self.draft {
+            Draft::Memory(draft) => Ok(draft.partitions(dependency)),
+            #[cfg(feature = "sqlite")]
+            Draft::Sqlite(draft) => draft.partitions(dependency),
+        }
+    }
+
+    /// Writes something that changes nothing, so that the commit shows whether the store can be written.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot.
+    pub(crate) fn touch(&mut self) -> Result<(), StoreError> {
+        match &mut self.draft {
+            Draft::Memory(_) => Ok(()),
+            #[cfg(feature = "sqlite")]
+            Draft::Sqlite(draft) => draft.touch(),
+        }
+    }
+
+    /// Saves a circuit.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written.
+    pub fn save(&mut self, id: &CircuitId, circuit: &Circuit) -> Result<(), StoreError> {
+        let now = self.now;
+        match &mut self.draft {
+            Draft::Memory(draft) => {
+                draft.save(id, circuit, now);
+                Ok(())
+            }
+            #[cfg(feature = "sqlite")]
+            Draft::Sqlite(draft) => draft.save(id, circuit, now),
+        }
+    }
+
+    /// Removes a circuit.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written.
+    pub fn remove(&mut self, id: &CircuitId) -> Result<(), StoreError> {
+        match &mut self.draft {
+            Draft::Memory(draft) => {
+                draft.remove(id);
+                Ok(())
+            }
+            #[cfg(feature = "sqlite")]
+            Draft::Sqlite(draft) => draft.remove(id),
+        }
+    }
+
+    /// Appends an event to the journal.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written.
+    pub fn append(&mut self, event: &EventRecord) -> Result<(), StoreError> {
+        match &mut self.draft {
+            Draft::Memory(draft) => {
+                draft.append(event);
+                Ok(())
+            }
+            #[cfg(feature = "sqlite")]
+            Draft::Sqlite(draft) => draft.append(event),
+        }
+    }
+
+    /// Removes a few of the oldest events of a dependency from before `before`, and of all events beyond
+    /// [`JOURNAL_ROWS_MAX`].
+    ///
+    /// # Errors
+    ///
+    /// If the journal cannot be written.
+    pub fn prune(&mut self, dependency: &str, before: Timestamp) -> Result<(), StoreError> {
+        match &mut self.draft {
+            Draft::Memory(draft) => {
+                draft.prune(dependency, before);
+                Ok(())
+            }
+            #[cfg(feature = "sqlite")]
+            Draft::Sqlite(draft) => draft.prune(dependency, before),
+        }
+    }
+}
+
+/// Returns whether an event is a change of the breaker's state.
+fn is_transition(event: &EventRecord) -> bool {
+    event.from_state != event.to_state || event.event == "reset"
 }

@@ -1,0 +1,131 @@
+//! Lists why a store cannot do what was asked.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use halfopen_core::snapshot::SnapshotError;
+
+/// Why a store cannot do what was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The word names no store.
+    #[error("store `{word}` cannot be used: {cause}")]
+    BadLocation {
+        /// What was written.
+        word: String,
+        /// Why it is no store.
+        cause: &'static str,
+    },
+    /// PostgreSQL was asked for.
+    #[error("a PostgreSQL store is not in this version; name a local file (a path, or sqlite:PATH)")]
+    NoPostgres,
+    /// SQLite was asked for, and this build has none.
+    #[error("this build has no SQLite store (its feature `sqlite` is off)")]
+    NoSqlite,
+    /// There is no default place.
+    #[error(
+        "there is no place for the store: neither XDG_STATE_HOME nor HOME is an absolute path; name a file with --store or HALFOPEN_STORE"
+    )]
+    NoHome,
+    /// The file lies on a network file system, where locks and shared memory between machines do not hold.
+    #[error("store {} lies on a network file system ({kind}), where SQLite's locks cannot be trusted; name a file on a local disk with --store or HALFOPEN_STORE", path.display())]
+    NetworkFileSystem {
+        /// The file.
+        path: PathBuf,
+        /// The file system.
+        kind: String,
+    },
+    /// A newer version of halfopen wrote it.
+    #[error("store {} has schema {found}, this version reads up to {known}; use the newer halfopen, or another file", path.display())]
+    NewerSchema {
+        /// The file.
+        path: PathBuf,
+        /// Its schema.
+        found: i64,
+        /// The newest schema this version knows.
+        known: i64,
+    },
+    /// The file is damaged, or no store at all. It is left as it is.
+    #[error("store {} is damaged ({cause}); it was left as it is: move it aside to begin anew", path.display())]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite says.
+        cause: String,
+    },
+    /// One circuit in it cannot be read.
+    #[error("circuit {id} cannot be read")]
+    Circuit {
+        /// Its name.
+        id: String,
+        /// Why.
+        #[source]
+        cause: SnapshotError,
+    },
+    /// The file was removed or replaced while it was in use.
+    #[error("store {} was removed or replaced while it was in use", path.display())]
+    Replaced {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It can be read but not written.
+    #[error("store {} cannot be written: {cause}", path.display())]
+    ReadOnly {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite says.
+        cause: String,
+    },
+    /// The disk is full.
+    #[error("store {} cannot be written: the disk is full ({cause})", path.display())]
+    Full {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite says.
+        cause: String,
+    },
+    /// Other processes held it all the time.
+    #[error("store {} is busy: other processes held it for {} ms", path.display(), waited.as_millis())]
+    Busy {
+        /// The file.
+        path: PathBuf,
+        /// How long was waited.
+        waited: Duration,
+    },
+    /// It was found to be unusable before, and still is.
+    #[error("{0}")]
+    Lost(String),
+    /// It cannot be reached or read.
+    #[error("store {} cannot be used: {cause}", path.display())]
+    Unusable {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        cause: String,
+    },
+}
+
+impl StoreError {
+    /// Returns whether the location is impossible by design, so that trying again cannot help and going on without a
+    /// store would hide a mistake.
+    #[must_use]
+    pub fn is_by_design(&self) -> bool {
+        match self {
+            Self::BadLocation { .. }
+            | Self::NoPostgres
+            | Self::NoSqlite
+            | Self::NoHome
+            | Self::NetworkFileSystem { .. }
+            | Self::NewerSchema { .. } => true,
+            Self::Corrupt { .. }
+            | Self::Circuit { .. }
+            | Self::Replaced { .. }
+            | Self::ReadOnly { .. }
+            | Self::Full { .. }
+            | Self::Busy { .. }
+            | Self::Lost(_)
+            | Self::Unusable { .. } => false,
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Keeps circuits and the journal in this process only: for tests, drills and programs that want no file.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use halfopen_core::circuit::Circuit;
+use halfopen_core::circuit_id::CircuitId;
+use halfopen_core::snapshot::EventRecord;
+use halfopen_core::time::Timestamp;
+
+use super::{EventFilter, JOURNAL_ROWS_MAX, PRUNE_STEP, StoreError, Stored, Txn, is_transition};
+use crate::clock::Clock;
+
+/// The store in memory.
+#[derive(Debug, Default)]
+pub(super) struct Memory(Mutex<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    circuits: BTreeMap<CircuitId, (Circuit, Timestamp)>,
+    events: VecDeque<EventRecord>,
+    version: i64,
+}
+
+/// What a transaction is going to change; nothing of it is kept unless it commits.
+#[derive(Debug)]
+pub(super) struct Draft<'a> {
+    kept: MutexGuard<'a, Kept>,
+    changed: BTreeMap<CircuitId, Option<(Circuit, Timestamp)>>,
+    appended: Vec<EventRecord>,
+    pruned: Vec<(String, Timestamp)>,
+}
+
+impl Memory {
+    pub(super) fn load(&self, ids: &[&CircuitId]) -> Vec<Option<Circuit>> {
+        let kept = self.lock();
+        ids.iter().map(|id| kept.circuits.get(id).map(|(circuit, _)| circuit.clone())).collect()
+    }
+
+    pub(super) fn all(&self) -> Vec<Stored> {
+        self.lock().circuits.iter().map(stored).collect()
+    }
+
+    pub(super) fn events(&self, filter: &EventFilter) -> Vec<EventRecord> {
+        let kept = self.lock();
+        let wanted = |event: &&EventRecord| {
+            filter.dependency.as_ref().is_none_or(|name| *name == event.dependency)
+                && filter.since_ms.is_none_or(|since| event.at_ms >= since)
+                && (!filter.transitions_only || is_transition(event))
+        };
+        let limit = if filter.limit == 0 { usize::MAX } else { filter.limit };
+        let mut newest: Vec<_> = kept.events.iter().rev().filter(wanted).take(limit).cloned().collect();
+        newest.reverse();
+        newest
+    }
+
+    pub(super) fn version(&self) -> i64 {
+        self.lock().version
+    }
+
+    pub(super) fn transact<T>(
+        &self,
+        clock: &Clock,
+        decide: impl FnOnce(&mut Txn<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let kept = self.lock();
+        let draft = Draft { kept, changed: BTreeMap::new(), appended: Vec::new(), pruned: Vec::new() };
+        let mut txn = Txn { now: clock.now(), draft: super::Draft::Memory(draft) };
+        let value = decide(&mut txn)?;
+        match txn.draft {
+            super::Draft::Memory(draft) => draft.commit(),
+            #[cfg(feature = "sqlite")]
+            super::Draft::Sqlite(_) => {}
+        }
+        Ok(value)
+    }
+
+    /// A thread that panicked in a transaction left no half-done change behind, because drafts commit at the end.
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Draft<'_> {
+    pub(super) fn load(&self, id: &CircuitId) -> Option<Circuit> {
+        let found = match self.changed.get(id) {
+            Some(changed) => changed.as_ref(),
+            None => self.kept.circuits.get(id),
+        };
+        found.map(|(circuit, _)| circuit.clone())
+    }
+
+    pub(super) fn all(&self) -> Vec<Stored> {
+        let mut all: BTreeMap<&CircuitId, &(Circuit, Timestamp)> = self.kept.circuits.iter().collect();
+        for (id, changed) in &self.changed {
+            match changed {
+                Some(entry) => all.insert(id, entry),
+                None => all.remove(id),
+            };
+        }
+        all.into_iter().map(stored).collect()
+    }
+
+    pub(super) fn partitions(&self, dependency: &str) -> Vec<Stored> {
+        let mut all = self.all();
+        all.retain(|stored| stored.id.dependency() == dependency && stored.id.partition().is_some());
+        all
+    }
+
+    pub(super) fn save(&mut self, id: &CircuitId, circuit: &Circuit, now: Timestamp) {
+        self.changed.insert(id.clone(), Some((circuit.clone(), now)));
+    }
+
+    pub(super) fn remove(&mut self, id: &CircuitId) {
+        self.changed.insert(id.clone(), None);
+    }
+
+    pub(super) fn append(&mut self, event: &EventRecord) {
+        self.appended.push(event.clone());
+    }
+
+    pub(super) fn prune(&mut self, dependency: &str, before: Timestamp) {
+        self.pruned.push((dependency.to_owned(), before));
+    }
+
+    fn commit(mut self) {
+        let kept = &mut *self.kept;
+        kept.version += 1;
+        for (id, changed) in self.changed {
+            match changed {
+                Some(entry) => kept.circuits.insert(id, entry),
+                None => kept.circuits.remove(&id),
+            };
+        }
+        kept.events.extend(self.appended);
+        for (dependency, before) in self.pruned {
+            let mut left = PRUNE_STEP;
+            kept.events.retain(|event| {
+                let old = left > 0 && event.dependency == dependency && event.at_ms < before.as_millis();
+                left -= u32::from(old);
+                !old
+            });
+        }
+        while kept.events.len() > JOURNAL_ROWS_MAX as usize {
+            kept.events.pop_front();
+        }
+    }
+}
+
+fn stored((id, (circuit, updated_at)): (&CircuitId, &(Circuit, Timestamp))) -> Stored {
+    Stored { id: id.clone(), circuit: circuit.clone(), updated_at: *updated_at }
+}

@@ -1,0 +1,23 @@
+-- One row per circuit; `form` is what halfopen_core::snapshot writes.
+CREATE TABLE circuits (
+    id            TEXT PRIMARY KEY NOT NULL,
+    form          TEXT NOT NULL,
+    updated_at_ms INTEGER NOT NULL
+) WITHOUT ROWID;
+
+-- The journal, in the order of commits; `body` is the event record as JSON.
+CREATE TABLE events (
+    seq        INTEGER PRIMARY KEY,
+    at_ms      INTEGER NOT NULL,
+    dependency TEXT NOT NULL,
+    transition INTEGER NOT NULL,
+    body       TEXT NOT NULL
+);
+CREATE INDEX events_by_dependency ON events (dependency, at_ms);
+
+-- The anchor of the boot this file was last used in. One row.
+CREATE TABLE boot (
+    one       INTEGER PRIMARY KEY CHECK (one = 1),
+    boot_id   TEXT NOT NULL,
+    anchor_ms INTEGER NOT NULL
+);

@@ -1,0 +1,433 @@
+//! Keeps circuits and the journal in a SQLite file that any number of processes open at once.
+//!
+//! Why SQLite, and how it is used, is argued in `docs/design/store.md`; in short: every write is one `BEGIN IMMEDIATE`
+//! transaction of a few pages; `synchronous=NORMAL`, so a commit waits for no disk; nobody checkpoints at exit, a
+//! writer that finds the log long does it after its commit ([`Sqlite::tidy`]); no memory mapping of the file.
+//!
+//! One connection serves all threads of a process, behind a mutex: operations take microseconds, and a second
+//! connection would only move the queue into the file. Who must not stand in that queue opens a store of its own.
+
+mod contend;
+mod files;
+mod schema;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use halfopen_core::circuit::Circuit;
+use halfopen_core::circuit_id::CircuitId;
+use halfopen_core::snapshot::{self, EventRecord};
+use halfopen_core::time::Timestamp;
+use rusqlite::config::DbConfig;
+use rusqlite::{
+    Connection, Error, ErrorCode, OpenFlags, OptionalExtension, Row, Transaction, TransactionBehavior, params,
+};
+
+use super::{EventFilter, JOURNAL_ROWS_MAX, PRUNE_STEP, StoreError, Stored, Txn, is_transition};
+use crate::clock::{Boot, Clock};
+use contend::contend;
+use files::FileId;
+
+/// A writer that finds the log longer than this, in bytes, writes it back: 48 pages, about fifteen transactions. The
+/// log is short because every first opening after a quiet time reads all of it again.
+const LOG_BYTES_MAX: u64 = 48 * (4096 + 24);
+
+/// The store in a SQLite file.
+#[derive(Debug)]
+pub(super) struct Sqlite {
+    path: PathBuf,
+    log_path: PathBuf,
+    file: FileId,
+    line: Mutex<Line>,
+    patience_ms: AtomicU64,
+    /// The file still holds the anchor of an earlier boot, because it cannot be written.
+    stale_boot: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Line {
+    conn: Connection,
+    /// Whether the connection was told how to write. Who only reads saves the time.
+    can_write: bool,
+}
+
+/// What a transaction works on.
+#[derive(Debug)]
+pub(super) struct Draft<'a> {
+    tx: &'a Transaction<'a>,
+    failure: Failure<'a>,
+}
+
+/// Turns SQLite's errors into ours; knows the file they are about.
+#[derive(Clone, Copy, Debug)]
+struct Failure<'a> {
+    path: &'a Path,
+    patience: Duration,
+}
+
+impl Sqlite {
+    pub(super) fn open(path: &Path, clock: &Clock, patience: Duration) -> Result<Self, StoreError> {
+        let (path, file) = files::prepare(path, schema::make)?;
+        let failure = Failure { path: &path, patience };
+        let conn = connect(&path).map_err(|cause| failure.of(cause))?;
+        schema::ensure(&conn, failure)?;
+        let mut log_path = OsString::from(&path);
+        log_path.push("-wal");
+        let sqlite = Self {
+            log_path: log_path.into(),
+            file,
+            line: Mutex::new(Line { conn, can_write: false }),
+            patience_ms: AtomicU64::new(millis(patience)),
+            stale_boot: AtomicBool::new(false),
+            path,
+        };
+        sqlite.adopt_boot(clock)?;
+        Ok(sqlite)
+    }
+
+    /// Lets the clock adopt the anchor of this boot, and writes one if the file was last used in another.
+    fn adopt_boot(&self, clock: &Clock) -> Result<(), StoreError> {
+        let boot = clock.boot();
+        let kept = self.read(|conn| kept_anchor(conn, &boot))?;
+        if let Some(anchor_ms) = kept {
+            clock.adopt(anchor_ms);
+            return Ok(());
+        }
+        let written = self.transact(clock, |txn| match &txn.draft {
+            super::Draft::Sqlite(draft) => draft.begin_boot(&boot, clock),
+            super::Draft::Memory(_) => Ok(()),
+        });
+        match written {
+            Ok(()) => Ok(()),
+            // A file that can be read must open: its deadlines count. They are cut in each reading instead.
+            Err(
+                StoreError::ReadOnly { .. }
+                | StoreError::Full { .. }
+                | StoreError::Busy { .. }
+                | StoreError::Unusable { .. },
+            ) => {
+                clock.adopt(boot.anchor_ms);
+                self.stale_boot.store(true, Ordering::Relaxed);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) fn load(&self, ids: &[&CircuitId], now: Timestamp) -> Result<Vec<Option<Circuit>>, StoreError> {
+        let names: Vec<String> = ids.iter().map(ToString::to_string).collect();
+        let forms = self.read(|conn| {
+            // One statement sees one state; more than four names are not asked for on any path that matters.
+            let mut forms = vec![None; names.len()];
+            for (names, forms) in names.chunks(4).zip(forms.chunks_mut(4)) {
+                let name = |n: usize| names.get(n);
+                let mut query = conn.prepare_cached("SELECT id, form FROM circuits WHERE id IN (?1, ?2, ?3, ?4)")?;
+                let mut rows = query.query(params![name(0), name(1), name(2), name(3)])?;
+                while let Some(row) = rows.next()? {
+                    let (id, form): (String, String) = (row.get(0)?, row.get(1)?);
+                    for (name, slot) in names.iter().zip(forms.iter_mut()) {
+                        if *name == id {
+                            *slot = Some(form.clone());
+                        }
+                    }
+                }
+            }
+            Ok(forms)
+        })?;
+        names.iter().zip(forms).map(|(id, form)| form.map(|form| self.decode(id, &form, now)).transpose()).collect()
+    }
+
+    pub(super) fn all(&self, now: Timestamp) -> Result<Vec<Stored>, StoreError> {
+        let rows = self.read(|conn| {
+            let mut query = conn.prepare_cached("SELECT id, form, updated_at_ms FROM circuits ORDER BY id")?;
+            query.query_map([], raw_row)?.collect::<rusqlite::Result<Vec<_>>>()
+        })?;
+        rows.into_iter()
+            .map(|(id, form, updated_at_ms)| {
+                let circuit = self.decode(&id, &form, now)?;
+                stored(&id, circuit, updated_at_ms, self.failure())
+            })
+            .collect()
+    }
+
+    pub(super) fn events(&self, filter: &EventFilter) -> Result<Vec<EventRecord>, StoreError> {
+        let limit = if filter.limit == 0 { i64::MAX } else { i64::try_from(filter.limit).unwrap_or(i64::MAX) };
+        let bodies = self.read(|conn| {
+            let mut query = conn.prepare_cached(
+                "SELECT body FROM events \
+                 WHERE (?1 IS NULL OR dependency = ?1) AND (?2 IS NULL OR at_ms >= ?2) AND (transition OR NOT ?3) \
+                 ORDER BY seq DESC LIMIT ?4",
+            )?;
+            let rows = query
+                .query_map(params![filter.dependency, filter.since_ms, filter.transitions_only, limit], |row| {
+                    row.get::<_, String>(0)
+                })?;
+            rows.collect::<rusqlite::Result<Vec<_>>>()
+        })?;
+        let read = |body: &String| {
+            serde_json::from_str(body).map_err(|cause| StoreError::Corrupt {
+                path: self.path.clone(),
+                cause: format!("a journal entry cannot be read: {cause}"),
+            })
+        };
+        bodies.iter().rev().map(read).collect()
+    }
+
+    pub(super) fn transact<T>(
+        &self,
+        clock: &Clock,
+        decide: impl FnOnce(&mut Txn<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        self.still_there()?;
+        let failure = self.failure();
+        let mut line = self.line();
+        // SQLite begins a reading transaction where a writing one is impossible, and commits it without a word.
+        line.refuse_read_only(failure)?;
+        line.prepare_to_write(failure)?;
+        // Dropping the transaction on any way out but the last rolls back, and leaves the first error to be told.
+        let tx = contend(failure.patience, || Transaction::new_unchecked(&line.conn, TransactionBehavior::Immediate))
+            .map_err(|cause| failure.of(cause))?;
+        let mut txn = Txn { now: clock.now(), draft: super::Draft::Sqlite(Draft { tx: &tx, failure }) };
+        let value = decide(&mut txn)?;
+        drop(txn);
+        tx.commit().map_err(|cause| failure.of(cause))?;
+        Ok(value)
+    }
+
+    /// Writes the log back if it is long. `TRUNCATE` without a busy handler blocks nobody: if a writer or a reader is
+    /// in the way it does what it can and leaves the rest to the next.
+    pub(super) fn tidy(&self) -> Result<(), StoreError> {
+        let length = std::fs::metadata(&self.log_path).map_or(0, |log| log.len());
+        if length <= LOG_BYTES_MAX {
+            return Ok(());
+        }
+        let line = self.line();
+        line.conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).map_err(|cause| self.failure().of(cause))
+    }
+
+    pub(super) fn version(&self) -> Result<i64, StoreError> {
+        self.still_there()?;
+        self.read(|conn| conn.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0)))
+    }
+
+    pub(super) fn read_only(&self) -> Option<StoreError> {
+        self.line().refuse_read_only(self.failure()).err()
+    }
+
+    pub(super) fn set_patience(&self, patience: Duration) {
+        self.patience_ms.store(millis(patience), Ordering::Relaxed);
+    }
+
+    fn read<T>(&self, query: impl Fn(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
+        let failure = self.failure();
+        let line = self.line();
+        contend(failure.patience, || query(&line.conn)).map_err(|cause| failure.of(cause))
+    }
+
+    /// SQLite goes on happily in a file that has no name any more; others would never see it.
+    fn still_there(&self) -> Result<(), StoreError> {
+        match FileId::of(&self.path) {
+            Ok(file) if file == self.file => Ok(()),
+            Ok(_) | Err(_) => Err(StoreError::Replaced { path: self.path.clone() }),
+        }
+    }
+
+    fn decode(&self, id: &str, form: &str, now: Timestamp) -> Result<Circuit, StoreError> {
+        let mut circuit = decode(id, form)?;
+        if self.stale_boot.load(Ordering::Relaxed) {
+            circuit.after_reboot(now);
+        }
+        Ok(circuit)
+    }
+
+    fn failure(&self) -> Failure<'_> {
+        Failure { path: &self.path, patience: Duration::from_millis(self.patience_ms.load(Ordering::Relaxed)) }
+    }
+
+    /// A thread that panicked inside a transaction rolled it back while it unwound.
+    fn line(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Opens the file as it is. A file that cannot be written opens for reading.
+fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    let conn = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    conn.busy_timeout(Duration::ZERO)?;
+    // The last process to leave would otherwise write the log back and wait for the disk.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    Ok(conn)
+}
+
+impl Line {
+    fn refuse_read_only(&self, failure: Failure<'_>) -> Result<(), StoreError> {
+        match self.conn.is_readonly("main") {
+            Ok(false) => Ok(()),
+            Ok(true) => {
+                let cause = "the file or its file system is read-only for this user".to_owned();
+                Err(StoreError::ReadOnly { path: failure.path.to_owned(), cause })
+            }
+            Err(cause) => Err(failure.of(cause)),
+        }
+    }
+
+    fn prepare_to_write(&mut self, failure: Failure<'_>) -> Result<(), StoreError> {
+        if !self.can_write {
+            contend(failure.patience, || {
+                self.conn.execute_batch("PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 0")
+            })
+            .map_err(|cause| failure.of(cause))?;
+            self.can_write = true;
+        }
+        Ok(())
+    }
+}
+
+impl Draft<'_> {
+    pub(super) fn load(&self, id: &CircuitId) -> Result<Option<Circuit>, StoreError> {
+        let name = id.to_string();
+        let form: Option<String> = self
+            .tx
+            .prepare_cached("SELECT form FROM circuits WHERE id = ?1")
+            .and_then(|mut query| query.query_row([&name], |row| row.get(0)).optional())
+            .map_err(|cause| self.failure.of(cause))?;
+        form.map(|form| decode(&name, &form)).transpose()
+    }
+
+    pub(super) fn all(&self) -> Result<Vec<Stored>, StoreError> {
+        self.range("", "\u{10FFFF}")
+    }
+
+    pub(super) fn partitions(&self, dependency: &str) -> Result<Vec<Stored>, StoreError> {
+        // `A` follows `@` in the order of bytes, which is the order of the key.
+        self.range(&format!("{dependency}@"), &format!("{dependency}A"))
+    }
+
+    fn range(&self, from: &str, to: &str) -> Result<Vec<Stored>, StoreError> {
+        let rows = self
+            .tx
+            .prepare_cached("SELECT id, form, updated_at_ms FROM circuits WHERE id >= ?1 AND id < ?2 ORDER BY id")
+            .and_then(|mut query| query.query_map([from, to], raw_row)?.collect::<rusqlite::Result<Vec<_>>>())
+            .map_err(|cause| self.failure.of(cause))?;
+        rows.into_iter()
+            .map(|(id, form, updated_at_ms)| stored(&id, decode(&id, &form)?, updated_at_ms, self.failure))
+            .collect()
+    }
+
+    pub(super) fn touch(&self) -> Result<(), StoreError> {
+        self.execute("UPDATE boot SET boot_id = boot_id", [])
+    }
+
+    pub(super) fn save(&self, id: &CircuitId, circuit: &Circuit, now: Timestamp) -> Result<(), StoreError> {
+        self.execute(
+            "INSERT INTO circuits (id, form, updated_at_ms) VALUES (?1, ?2, ?3) \
+             ON CONFLICT (id) DO UPDATE SET form = excluded.form, updated_at_ms = excluded.updated_at_ms",
+            params![id.to_string(), snapshot::encode(circuit), now.as_millis()],
+        )
+    }
+
+    pub(super) fn remove(&self, id: &CircuitId) -> Result<(), StoreError> {
+        self.execute("DELETE FROM circuits WHERE id = ?1", [id.to_string()])
+    }
+
+    pub(super) fn append(&self, event: &EventRecord) -> Result<(), StoreError> {
+        let body = serde_json::to_string(event).map_err(|cause| StoreError::Unusable {
+            path: self.failure.path.to_owned(),
+            cause: format!("an event cannot be written: {cause}"),
+        })?;
+        self.execute(
+            "INSERT INTO events (at_ms, dependency, transition, body) VALUES (?1, ?2, ?3, ?4)",
+            params![event.at_ms, event.dependency, is_transition(event), body],
+        )
+    }
+
+    pub(super) fn prune(&self, dependency: &str, before: Timestamp) -> Result<(), StoreError> {
+        self.execute(
+            "DELETE FROM events WHERE seq IN \
+             (SELECT seq FROM events WHERE dependency = ?1 AND at_ms < ?2 ORDER BY at_ms LIMIT ?3)",
+            params![dependency, before.as_millis(), PRUNE_STEP],
+        )?;
+        // Ends of the key, not a count: numbers have gaps, so this keeps at most that many.
+        self.execute(
+            "DELETE FROM events WHERE seq IN \
+             (SELECT seq FROM events WHERE seq <= (SELECT max(seq) FROM events) - ?1 ORDER BY seq LIMIT ?2)",
+            params![JOURNAL_ROWS_MAX, PRUNE_STEP],
+        )
+    }
+
+    /// Writes this boot's anchor and lets every circuit cut what no longer fits, unless another process was first.
+    fn begin_boot(&self, boot: &Boot, clock: &Clock) -> Result<(), StoreError> {
+        if let Some(anchor_ms) = kept_anchor(self.tx, boot).map_err(|cause| self.failure.of(cause))? {
+            clock.adopt(anchor_ms);
+            return Ok(());
+        }
+        clock.adopt(boot.anchor_ms);
+        self.execute(
+            "INSERT INTO boot (one, boot_id, anchor_ms) VALUES (1, ?1, ?2) \
+             ON CONFLICT (one) DO UPDATE SET boot_id = excluded.boot_id, anchor_ms = excluded.anchor_ms",
+            params![boot.id, boot.anchor_ms],
+        )?;
+        let now = clock.now();
+        for Stored { id, mut circuit, .. } in self.all()? {
+            circuit.after_reboot(now);
+            self.save(&id, &circuit, now)?;
+        }
+        Ok(())
+    }
+
+    fn execute(&self, sql: &str, values: impl rusqlite::Params) -> Result<(), StoreError> {
+        self.tx
+            .prepare_cached(sql)
+            .and_then(|mut statement| statement.execute(values))
+            .map(|_| ())
+            .map_err(|cause| self.failure.of(cause))
+    }
+}
+
+/// Returns the anchor that the file keeps, if it belongs to this boot.
+fn kept_anchor(conn: &Connection, boot: &Boot) -> rusqlite::Result<Option<i64>> {
+    let kept: Option<(String, i64)> =
+        conn.query_row("SELECT boot_id, anchor_ms FROM boot", [], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+    Ok(kept.and_then(|(id, anchor_ms)| boot.is(&id, anchor_ms).then_some(anchor_ms)))
+}
+
+fn raw_row(row: &Row<'_>) -> rusqlite::Result<(String, String, i64)> {
+    Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+}
+
+fn stored(id: &str, circuit: Circuit, updated_at_ms: i64, failure: Failure<'_>) -> Result<Stored, StoreError> {
+    let id = id.parse().map_err(|cause| StoreError::Corrupt {
+        path: failure.path.to_owned(),
+        cause: format!("a circuit's name cannot be read: {cause}"),
+    })?;
+    Ok(Stored { id, circuit, updated_at: Timestamp::from_millis(updated_at_ms) })
+}
+
+fn decode(id: &str, form: &str) -> Result<Circuit, StoreError> {
+    snapshot::decode(form).map_err(|cause| StoreError::Circuit { id: id.to_owned(), cause })
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Failure<'_> {
+    /// Returns what an error of SQLite means for the store.
+    fn of(self, cause: Error) -> StoreError {
+        let path = self.path.to_owned();
+        let code = cause.sqlite_error_code();
+        let cause = cause.to_string();
+        match code {
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => {
+                StoreError::Busy { path, waited: self.patience }
+            }
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StoreError::Corrupt { path, cause },
+            Some(ErrorCode::ReadOnly) => StoreError::ReadOnly { path, cause },
+            Some(ErrorCode::DiskFull) => StoreError::Full { path, cause },
+            _ => StoreError::Unusable { path, cause },
+        }
+    }
+}
