@@ -1,18 +1,46 @@
 //! The one door: every attempt of every surface is admitted and settled here.
+//!
+//! The door reads the clock, draws chance, and asks the core inside a transaction of the store; it decides nothing
+//! itself. Most calls never get that far: an ask that a plain read can answer takes no lock and writes nothing, and a
+//! success that changes nothing is settled without a write.
+//!
+//! A store that fails does not stop anybody. The door then goes on with breakers in memory ([`lost`]), says so in
+//! [`Handle::health`], and hands over what it learned when the store is back. A store that is only busy is waited for.
+//!
+//! There is no second road: a surface that remembers an answer for itself, or asks two doors, breaks the promises that
+//! are kept here.
 
-use std::time::Duration;
+mod lost;
+mod operate;
+mod registry;
 
-use halfopen_core::circuit::Status;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use halfopen_core::chance::Chance;
+use halfopen_core::circuit::{Circuit, Facts};
 use halfopen_core::circuit_id::CircuitId;
-use halfopen_core::event::State;
-use halfopen_core::pair::{Answer, Pass};
-use halfopen_core::permit::Ask;
+use halfopen_core::pair::{self, Answer, Pair, PairEvents, Pass, Side};
+use halfopen_core::permit::{Ask, Permit, PermitKind, Refusal};
 use halfopen_core::policy::Policy;
 use halfopen_core::snapshot::EventRecord;
+use halfopen_core::time::Timestamp;
 use halfopen_core::verdict::Verdict;
 
 use crate::clock::Clock;
-use crate::store::{EventFilter, Location, StoreError};
+use crate::store::{Location, PATIENCE, Store, StoreError};
+use lost::Lost;
+use registry::Seats;
+
+pub use operate::{CircuitView, Why};
+
+/// How long one operation waits for other processes while the store is believed lost; a door call makes at most two.
+const LOST_PATIENCE: Duration = Duration::from_millis(100);
+
+/// How long a store that kept everybody waiting is left alone.
+const BUSY_PAUSE: Duration = Duration::from_secs(1);
 
 /// The circuits that judge one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +49,13 @@ pub struct Route {
     pub place: CircuitId,
     /// The credential or the model, if it is known.
     pub account: Option<CircuitId>,
+}
+
+impl Route {
+    /// Returns the account, unless it is the place again.
+    fn account(&self) -> Option<&CircuitId> {
+        self.account.as_ref().filter(|account| **account != self.place)
+    }
 }
 
 /// How well the store serves.
@@ -34,19 +69,34 @@ pub enum StoreHealth {
     Lost(String),
 }
 
-/// The door to one store.
+/// The door to one store. Share it between threads by reference or `Arc`.
 #[derive(Debug)]
 pub struct Handle {
+    location: Location,
     clock: Clock,
+    seed: Chance,
+    drawn: AtomicU64,
+    back: Mutex<Back>,
 }
 
-/// One circuit as an operator sees it.
-#[derive(Clone, Debug)]
-pub struct CircuitView {
-    /// Its name.
-    pub id: CircuitId,
-    /// What it shows.
-    pub status: Status,
+/// What lies behind the door.
+#[derive(Debug)]
+struct Back {
+    store: Option<Arc<Store>>,
+    health: StoreHealth,
+    /// Not before then is the store tried again, if it was lost by being busy.
+    try_at: Option<Instant>,
+    lost: Lost,
+}
+
+/// An admitted attempt that gives its pass back when it is dropped without being settled.
+#[must_use = "dropping it gives the pass back"]
+#[derive(Debug)]
+pub struct Attempt<'a> {
+    handle: &'a Handle,
+    route: &'a Route,
+    policy: &'a Policy,
+    pass: Option<Pass>,
 }
 
 impl Handle {
@@ -55,15 +105,51 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// Only if the location itself is impossible to use by design (a network file system, a newer schema).
-    pub fn open(_location: &Location) -> Result<Self, StoreError> {
-        unimplemented!()
+    /// Only if the location itself is impossible to use by design (a network file system, a newer schema): one for
+    /// which [`StoreError::is_by_design`] holds.
+    pub fn open(location: &Location) -> Result<Self, StoreError> {
+        Self::open_with(location, Clock::system())
     }
 
-    /// Returns how well the store serves.
+    /// Opens the door with a clock of the caller's choice.
+    ///
+    /// # Errors
+    ///
+    /// As [`Handle::open`].
+    pub fn open_with(location: &Location, clock: Clock) -> Result<Self, StoreError> {
+        let handle = Self {
+            location: location.clone(),
+            clock,
+            // The standard library draws the keys of its hashers from the operating system.
+            seed: Chance::from_seed(RandomState::new().hash_one(std::process::id())),
+            drawn: AtomicU64::new(0),
+            back: Mutex::new(Back { store: None, health: StoreHealth::Good, try_at: None, lost: Lost::default() }),
+        };
+        match Store::open(location, &handle.clock) {
+            Ok(store) => {
+                let mut back = handle.back();
+                let read_only = store.read_only();
+                back.store = Some(Arc::new(store));
+                if let Some(error) = read_only {
+                    back.note(&error, true);
+                }
+            }
+            Err(error) if error.is_by_design() => return Err(error),
+            Err(error) => handle.note_lost(&error),
+        }
+        Ok(handle)
+    }
+
+    /// Returns how well the store serves, as the last operation found it.
     #[must_use]
     pub fn health(&self) -> StoreHealth {
-        unimplemented!()
+        self.back().health.clone()
+    }
+
+    /// Returns where the store is.
+    #[must_use]
+    pub fn location(&self) -> &Location {
+        &self.location
     }
 
     /// Returns the clock all decisions here use.
@@ -73,93 +159,273 @@ impl Handle {
     }
 
     /// Asks for a permit.
-    pub fn admit(&self, _route: &Route, _policy: &Policy, _ask: Ask) -> Answer {
-        unimplemented!()
+    ///
+    /// A pass that is neither settled nor given back keeps a probe's slot until its lease ends; [`Handle::attempt`]
+    /// takes care of that.
+    pub fn admit(&self, route: &Route, policy: &Policy, ask: Ask) -> Answer {
+        let chance = self.chance();
+        let (answer, _) = self.answer(
+            route,
+            policy,
+            |seen, now| pair::peek(&seen.place, seen.account.as_ref(), policy, ask, now, chance),
+            |pair, now| pair.admit(policy, ask, now, chance),
+            |lost, seen, now| (lost.admit(route, seen, policy, ask, now, chance), Vec::new()),
+        );
+        answer
     }
 
-    /// Notes that a refused caller is going to wait and come back.
-    pub fn hold_back(&self, _route: &Route, _policy: &Policy) {
-        unimplemented!()
+    /// Asks for a permit and returns an attempt that gives it back when it is dropped.
+    ///
+    /// # Errors
+    ///
+    /// The refusal, and which circuit refused.
+    pub fn attempt<'a>(
+        &'a self,
+        route: &'a Route,
+        policy: &'a Policy,
+        ask: Ask,
+    ) -> Result<Attempt<'a>, (Side, Refusal)> {
+        match self.admit(route, policy, ask) {
+            Answer::Granted(pass) => Ok(Attempt { handle: self, route, policy, pass: Some(pass) }),
+            Answer::Refused { side, refusal } => Err((side, refusal)),
+        }
     }
 
-    /// Ends an attempt with its verdict.
-    pub fn settle(&self, _route: &Route, _policy: &Policy, _pass: Pass, _verdict: &Verdict) -> Vec<EventRecord> {
-        unimplemented!()
+    /// Ends an attempt with its verdict; returns what that changed.
+    pub fn settle(&self, route: &Route, policy: &Policy, pass: Pass, verdict: &Verdict) -> Vec<EventRecord> {
+        let chance = self.chance();
+        let alone = self.back().lost.forget_pass(&pass);
+        let ((), events) = self.answer(
+            route,
+            policy,
+            |seen, now| {
+                let account = seen.account.as_ref();
+                (!alone && pair::settles_for_free(&seen.place, account, policy, &pass, verdict, now)).then_some(())
+            },
+            |pair, now| {
+                let adopted = if alone { lost::adopt(&pass, pair, policy, now) } else { pass.clone() };
+                ((), pair.settle(policy, &adopted, verdict, Facts::default(), now, chance))
+            },
+            |lost, _, now| ((), lost.settle(route, policy, &pass, verdict, now, chance)),
+        );
+        self.tidy_after(&events);
+        events
     }
 
-    /// Ends an attempt without a verdict.
-    pub fn give_back(&self, _route: &Route, _policy: &Policy, _pass: Pass) {
-        unimplemented!()
+    /// Ends an attempt without a verdict: the caller went away, it was never sent, the fault was ours.
+    pub fn give_back(&self, route: &Route, policy: &Policy, pass: Pass) {
+        let chance = self.chance();
+        if self.back().lost.forget_pass(&pass) {
+            self.back().lost.give_back(route, policy, &pass, self.clock.now(), chance);
+            return;
+        }
+        if !is_tracked(&pass) {
+            return;
+        }
+        let ((), events) = self.answer(
+            route,
+            policy,
+            |_, _| None,
+            |pair, now| ((), pair.give_back(policy, &pass, Facts::default(), now, chance)),
+            |lost, _, now| {
+                lost.give_back(route, policy, &pass, now, chance);
+                ((), Vec::new())
+            },
+        );
+        self.tidy_after(&events);
+    }
+
+    /// Answers in up to three ways: `quick` from a plain read, if that can answer; `locked` as the only writer; and,
+    /// where the store fails, `alone` on what is remembered in memory.
+    fn answer<T>(
+        &self,
+        route: &Route,
+        policy: &Policy,
+        quick: impl FnOnce(&Seen, Timestamp) -> Option<T>,
+        locked: impl FnOnce(&mut Pair<'_>, Timestamp) -> (T, PairEvents),
+        alone: impl FnOnce(&mut Lost, Option<&Seen>, Timestamp) -> (T, Vec<EventRecord>),
+    ) -> (T, Vec<EventRecord>) {
+        let mut last_seen = None;
+        if let Some((store, writable)) = self.store() {
+            match registry::look(&store, route) {
+                Ok(seen) => {
+                    let now = self.clock.now();
+                    self.back().lost.note_seen(route, &seen);
+                    if writable {
+                        if let Some(value) = quick(&seen, now) {
+                            return (value, Vec::new());
+                        }
+                        match decide(&store, route, policy, locked) {
+                            Ok(decided) => return decided,
+                            Err(error) => self.note_unwritable(&error),
+                        }
+                    }
+                    last_seen = Some(seen);
+                }
+                Err(error) => self.note_lost(&error),
+            }
+        }
+        alone(&mut self.back().lost, last_seen.as_ref(), self.clock.now())
+    }
+
+    /// Returns the store, if it can be read, and whether it is believed to be writable. A store that failed is tried
+    /// again first, within [`LOST_PATIENCE`].
+    fn store(&self) -> Option<(Arc<Store>, bool)> {
+        let mut back = self.back();
+        if back.health != StoreHealth::Good && back.try_at.is_none_or(|at| Instant::now() >= at) {
+            self.recover(&mut back);
+        }
+        let writable = back.health == StoreHealth::Good;
+        back.store.clone().map(|store| (store, writable))
+    }
+
+    /// Opens the store again if need be, and hands over what was learned without it.
+    fn recover(&self, back: &mut Back) {
+        let store = match &back.store {
+            Some(store) => Arc::clone(store),
+            None => {
+                let anchor_ms = self.clock.anchor_ms();
+                match Store::open_within(&self.location, &self.clock, LOST_PATIENCE) {
+                    Ok(store) => {
+                        back.lost.shift(self.clock.anchor_ms().saturating_sub(anchor_ms));
+                        let store = Arc::new(store);
+                        back.store = Some(Arc::clone(&store));
+                        store
+                    }
+                    Err(error) => {
+                        back.note(&error, false);
+                        return;
+                    }
+                }
+            }
+        };
+        // Replaying is worth a transaction of its own: what it changes must be there before anybody is admitted.
+        let lost = &back.lost;
+        let chance = self.chance();
+        match store.transact(|txn| txn.touch().and_then(|()| lost.replay(txn, chance))) {
+            Ok(()) => {
+                back.lost.clear();
+                back.health = StoreHealth::Good;
+                back.try_at = None;
+                store.set_patience(PATIENCE);
+            }
+            Err(error) => back.note(&error, true),
+        }
+    }
+
+    fn note_lost(&self, error: &StoreError) {
+        self.back().note(error, false);
+    }
+
+    fn note_unwritable(&self, error: &StoreError) {
+        self.back().note(error, true);
+    }
+
+    fn tidy_after(&self, events: &[EventRecord]) {
+        if events.is_empty() {
+            return;
+        }
+        let store = self.back().store.clone();
+        // Housekeeping that fails is done by the next writer; if the store is broken, an operation will say so.
+        let _ = store.map(|store| store.tidy());
+    }
+
+    /// Returns the next independent draw.
+    fn chance(&self) -> Chance {
+        self.seed.nth(self.drawn.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// What is behind the lock is whole after each statement, so a thread that panicked with it left nothing half-done.
+    fn back(&self) -> MutexGuard<'_, Back> {
+        self.back.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The circuits of a route as a plain read saw them; where there is none, a new one.
+#[derive(Clone, Debug)]
+struct Seen {
+    place: Circuit,
+    account: Option<Circuit>,
+}
+
+impl Seen {
+    fn is_live(&self, pass: &Pass, now: Timestamp) -> bool {
+        let on_account = match (&self.account, &pass.account) {
+            (Some(circuit), Some(permit)) => circuit.is_live(permit, now),
+            (Some(_) | None, _) => true,
+        };
+        self.place.is_live(&pass.place, now) && on_account
+    }
+}
+
+/// Decides under the lock: loads the route's circuits, lets `act` change them, saves what changed with its events.
+fn decide<T>(
+    store: &Store,
+    route: &Route,
+    policy: &Policy,
+    act: impl FnOnce(&mut Pair<'_>, Timestamp) -> (T, PairEvents),
+) -> Result<(T, Vec<EventRecord>), StoreError> {
+    store.transact(|txn| {
+        let mut seats = Seats::take(txn, route)?;
+        let (value, events) = act(&mut seats.pair(), txn.now());
+        let records = seats.put_back(txn, policy, &events)?;
+        Ok((value, records))
+    })
+}
+
+/// Returns whether a circuit keeps track of this pass, so that it must be told of its end.
+fn is_tracked(pass: &Pass) -> bool {
+    let tracked = |permit: &Permit| permit.ramped || permit.kind == PermitKind::Probe;
+    tracked(&pass.place) || pass.account.as_ref().is_some_and(tracked)
+}
+
+impl Back {
+    /// Notes a failure. `readable` says whether the store could still be read.
+    fn note(&mut self, error: &StoreError, readable: bool) {
+        let readable = readable
+            && !matches!(error, StoreError::Corrupt { .. } | StoreError::Circuit { .. } | StoreError::Replaced { .. });
+        self.try_at = matches!(error, StoreError::Busy { .. }).then(|| Instant::now() + BUSY_PAUSE);
+        let mut why = error.to_string();
+        if let Some(cause) = std::error::Error::source(error) {
+            why = format!("{why}: {cause}");
+        }
+        if readable {
+            if let Some(store) = &self.store {
+                store.set_patience(LOST_PATIENCE);
+            }
+            self.health = StoreHealth::ReadOnly(why);
+        } else {
+            self.store = None;
+            self.health = StoreHealth::Lost(why);
+        }
+    }
+}
+
+impl Attempt<'_> {
+    /// Returns the pass.
+    #[must_use]
+    pub fn pass(&self) -> Option<&Pass> {
+        self.pass.as_ref()
+    }
+
+    /// Ends the attempt with its verdict; returns what that changed.
+    pub fn settle(mut self, verdict: &Verdict) -> Vec<EventRecord> {
+        match self.pass.take() {
+            Some(pass) => self.handle.settle(self.route, self.policy, pass, verdict),
+            None => Vec::new(),
+        }
     }
 
     /// Extends a probe's lease; returns whether the pass is still live.
-    pub fn renew(&self, _route: &Route, _policy: &Policy, _pass: &Pass) -> bool {
-        unimplemented!()
+    pub fn renew(&self) -> bool {
+        self.pass.as_ref().is_some_and(|pass| self.handle.renew(self.route, self.policy, pass))
     }
+}
 
-    /// Returns all circuits, sorted by name, as they stand now.
-    ///
-    /// # Errors
-    ///
-    /// If the store cannot be read.
-    pub fn circuits(&self, _policy_of: &dyn Fn(&str) -> Policy) -> Result<Vec<CircuitView>, StoreError> {
-        unimplemented!()
-    }
-
-    /// Places an operator's hold (`Open` or `Closed`) on a circuit.
-    ///
-    /// # Errors
-    ///
-    /// If the store cannot be written.
-    pub fn hold(
-        &self,
-        _id: &CircuitId,
-        _policy: &Policy,
-        _state: State,
-        _lasting: Option<Duration>,
-        _who: &str,
-        _reason: &str,
-    ) -> Result<Vec<EventRecord>, StoreError> {
-        unimplemented!()
-    }
-
-    /// Ends an operator's hold.
-    ///
-    /// # Errors
-    ///
-    /// If the store cannot be written.
-    pub fn release(
-        &self,
-        _id: &CircuitId,
-        _policy: &Policy,
-        _probe_now: bool,
-        _who: &str,
-        _reason: &str,
-    ) -> Result<Vec<EventRecord>, StoreError> {
-        unimplemented!()
-    }
-
-    /// Clears a circuit's history.
-    ///
-    /// # Errors
-    ///
-    /// If the store cannot be written.
-    pub fn reset(
-        &self,
-        _id: &CircuitId,
-        _policy: &Policy,
-        _who: &str,
-        _reason: &str,
-    ) -> Result<Vec<EventRecord>, StoreError> {
-        unimplemented!()
-    }
-
-    /// Returns journal entries, oldest first.
-    ///
-    /// # Errors
-    ///
-    /// If the store cannot be read.
-    pub fn events(&self, _filter: &EventFilter) -> Result<Vec<EventRecord>, StoreError> {
-        unimplemented!()
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        if let Some(pass) = self.pass.take() {
+            self.handle.give_back(self.route, self.policy, pass);
+        }
     }
 }

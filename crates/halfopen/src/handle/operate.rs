@@ -1,0 +1,276 @@
+//! What an operator and a surface's housekeeping ask of the door.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use halfopen_core::circuit::{Circuit, Facts, Hold, Status, Wake};
+use halfopen_core::circuit_id::CircuitId;
+use halfopen_core::event::{By, Event, State};
+use halfopen_core::pair::{PairEvents, Pass, Side};
+use halfopen_core::policy::Policy;
+use halfopen_core::snapshot::EventRecord;
+use halfopen_core::time::Timestamp;
+
+use super::registry::{self, Seat};
+use super::{Handle, Route, StoreHealth, decide, is_tracked};
+use crate::store::{EventFilter, Store, StoreError, Stored, Txn};
+
+/// How many circuits one sweep changes at most.
+const SWEEP_MAX: usize = 64;
+
+/// How many events of a circuit [`Handle::why`] shows.
+const WHY_EVENTS: usize = 20;
+
+/// One circuit as an operator sees it.
+#[derive(Clone, Debug)]
+pub struct CircuitView {
+    /// Its name.
+    pub id: CircuitId,
+    /// What it shows.
+    pub status: Status,
+}
+
+/// What explains the state of one circuit.
+#[derive(Clone, Debug)]
+pub struct Why {
+    /// What it shows.
+    pub view: CircuitView,
+    /// When it will change by itself, and how.
+    pub wake: Option<Wake>,
+    /// Its newest events, oldest first.
+    pub events: Vec<EventRecord>,
+}
+
+impl Handle {
+    /// Notes that a caller which `side` refused is going to wait and come back, so that its return is paced. Once for
+    /// each caller, not for each of its waits.
+    pub fn hold_back(&self, route: &Route, policy: &Policy, side: Side) {
+        // Without a store there is nobody to be paced with.
+        let Some((store, true)) = self.store() else { return };
+        let held = decide(&store, route, policy, |pair, now| ((), pair.hold_back(policy, side, now)));
+        if let Err(error) = held {
+            self.note_unwritable(&error);
+        }
+    }
+
+    /// Extends a probe's lease; returns whether the pass is still live. While the store is lost nobody knows, and the
+    /// attempt goes on.
+    pub fn renew(&self, route: &Route, policy: &Policy, pass: &Pass) -> bool {
+        let Some((store, writable)) = self.store() else { return true };
+        if !is_tracked(pass) {
+            return registry::look(&store, route).map_or(true, |seen| seen.is_live(pass, self.clock().now()));
+        }
+        if !writable {
+            return true;
+        }
+        let renewed = decide(&store, route, policy, |pair, now| (pair.renew(policy, pass, now), PairEvents::default()));
+        match renewed {
+            Ok((live, _)) => live,
+            Err(error) => {
+                self.note_unwritable(&error);
+                true
+            }
+        }
+    }
+
+    /// Judges long work early as a success: the first good event of a stream, a minute without an error line. Returns
+    /// the pass under which the attempt goes on; a later failure of it is one new failure.
+    pub fn settle_early(&self, route: &Route, policy: &Policy, pass: &Pass) -> (Pass, Vec<EventRecord>) {
+        let unchanged = || (pass.clone(), Vec::new());
+        if !is_tracked(pass) {
+            return unchanged();
+        }
+        let Some((store, true)) = self.store() else { return unchanged() };
+        match decide(&store, route, policy, |pair, now| pair.settle_early(policy, pass, Facts::default(), now)) {
+            Ok((pass, records)) => {
+                self.tidy_after(&records);
+                (pass, records)
+            }
+            Err(error) => {
+                self.note_unwritable(&error);
+                unchanged()
+            }
+        }
+    }
+
+    /// Returns all circuits, sorted by name, as they stand now. While the store cannot be read these are the breakers
+    /// in memory.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read and this process knows nothing either.
+    pub fn circuits(&self, policy_of: &dyn Fn(&str) -> Policy) -> Result<Vec<CircuitView>, StoreError> {
+        let now = self.clock().now();
+        let view = |(id, circuit): (CircuitId, Circuit)| {
+            let status = circuit.status(&policy_of(id.dependency()), now);
+            CircuitView { id, status }
+        };
+        Ok(self.all()?.into_iter().map(view).collect())
+    }
+
+    /// Returns what explains the state of a circuit; `None` if nothing is known about it.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read.
+    pub fn why(&self, id: &CircuitId, policy: &Policy) -> Result<Option<Why>, StoreError> {
+        let Some((id, circuit)) = self.all()?.into_iter().find(|(known, _)| known == id) else { return Ok(None) };
+        let filter = EventFilter { dependency: Some(id.dependency().to_owned()), ..EventFilter::default() };
+        let partition = id.partition().map(|(key, value)| format!("{key}={value}"));
+        let mut events = self.events(&filter)?;
+        events.retain(|event| event.partition == partition);
+        let events = events.split_off(events.len().saturating_sub(WHY_EVENTS));
+        let status = circuit.status(policy, self.clock().now());
+        Ok(Some(Why { view: CircuitView { id, status }, wake: circuit.next_wake(policy), events }))
+    }
+
+    /// Places an operator's hold (`Open` or `Closed`) on a circuit, for `lasting` or until it is released.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be written.
+    pub fn hold(
+        &self,
+        id: &CircuitId,
+        policy: &Policy,
+        state: State,
+        lasting: Option<Duration>,
+        who: &str,
+        reason: &str,
+    ) -> Result<Vec<EventRecord>, StoreError> {
+        self.steer(id, policy, |circuit, now| {
+            let until = lasting.map(|lasting| now + lasting);
+            circuit.hold(policy, Hold { state, until, by: by(who, reason) }, now)
+        })
+    }
+
+    /// Ends an operator's hold; with `probe_now` an open breaker's cooldown ends too.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be written.
+    pub fn release(
+        &self,
+        id: &CircuitId,
+        policy: &Policy,
+        probe_now: bool,
+        who: &str,
+        reason: &str,
+    ) -> Result<Vec<EventRecord>, StoreError> {
+        self.steer(id, policy, |circuit, now| circuit.release(policy, by(who, reason), probe_now, now))
+    }
+
+    /// Clears a circuit's history.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be written.
+    pub fn reset(
+        &self,
+        id: &CircuitId,
+        policy: &Policy,
+        who: &str,
+        reason: &str,
+    ) -> Result<Vec<EventRecord>, StoreError> {
+        self.steer(id, policy, |circuit, now| circuit.reset(policy, by(who, reason), now))
+    }
+
+    /// Returns journal entries, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read.
+    pub fn events(&self, filter: &EventFilter) -> Result<Vec<EventRecord>, StoreError> {
+        self.readable()?.events(filter)
+    }
+
+    /// Lets time pass for all circuits where that changes something, a bounded number of them; returns what changed.
+    /// Costs one read where nothing is due.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read or written.
+    pub fn sweep(&self, policy_of: &dyn Fn(&str) -> Policy) -> Result<Vec<EventRecord>, StoreError> {
+        let store = self.readable()?;
+        let now = self.clock().now();
+        let is_due = |stored: &Stored| {
+            stored.circuit.next_wake(&policy_of(stored.id.dependency())).is_some_and(|wake| wake.at <= now)
+        };
+        let due: Vec<CircuitId> =
+            store.all()?.into_iter().filter(is_due).map(|stored| stored.id).take(SWEEP_MAX).collect();
+        if due.is_empty() || self.health() != StoreHealth::Good {
+            return Ok(Vec::new());
+        }
+        let swept = store.transact(|txn| {
+            let mut records = Vec::new();
+            for id in &due {
+                let policy = policy_of(id.dependency());
+                let mut seat = Seat::take_exactly(txn, id)?;
+                let events = seat.circuit.expire(&policy, Facts::default(), txn.now());
+                records.extend(seat.put_back(txn, &policy, &events)?);
+                retire_other(txn, id, &policy)?;
+            }
+            Ok(records)
+        });
+        match swept {
+            Ok(records) => {
+                self.tidy_after(&records);
+                Ok(records)
+            }
+            Err(error) => {
+                self.note_unwritable(&error);
+                Err(error)
+            }
+        }
+    }
+
+    fn steer(
+        &self,
+        id: &CircuitId,
+        policy: &Policy,
+        act: impl FnOnce(&mut Circuit, Timestamp) -> Vec<Event>,
+    ) -> Result<Vec<EventRecord>, StoreError> {
+        let store = self.readable()?;
+        let records = store.transact(|txn| {
+            let mut seat = Seat::take_exactly(txn, id)?;
+            let events = act(&mut seat.circuit, txn.now());
+            seat.put_back(txn, policy, &events)
+        })?;
+        self.tidy_after(&records);
+        Ok(records)
+    }
+
+    /// Returns all circuits as last committed, or, while the store cannot be read, what this process knows.
+    fn all(&self) -> Result<BTreeMap<CircuitId, Circuit>, StoreError> {
+        let error = match self.readable().and_then(|store| store.all()) {
+            Ok(all) => return Ok(all.into_iter().map(|stored| (stored.id, stored.circuit)).collect()),
+            Err(error) => error,
+        };
+        let known = self.back().lost.circuits();
+        if known.is_empty() { Err(error) } else { Ok(known) }
+    }
+
+    fn readable(&self) -> Result<Arc<Store>, StoreError> {
+        match (self.store(), self.health()) {
+            (Some((store, _)), _) => Ok(store),
+            (None, StoreHealth::Lost(why) | StoreHealth::ReadOnly(why)) => Err(StoreError::Lost(why)),
+            (None, StoreHealth::Good) => Err(StoreError::Lost("the store was lost a moment ago".to_owned())),
+        }
+    }
+}
+
+/// Removes the partition that others folded into once nothing would be lost, so that they are judged apart again.
+fn retire_other(txn: &mut Txn<'_>, id: &CircuitId, policy: &Policy) -> Result<(), StoreError> {
+    if !registry::is_other(id) {
+        return Ok(());
+    }
+    match txn.load(id)? {
+        Some(circuit) if registry::is_blank(&circuit, policy, txn.now()) => txn.remove(id),
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn by(who: &str, reason: &str) -> By {
+    By { who: who.to_owned(), reason: reason.to_owned() }
+}

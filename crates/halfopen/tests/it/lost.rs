@@ -1,0 +1,154 @@
+//! The store is lost, and comes back.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use halfopen::clock::Clock;
+use halfopen::handle::{Handle, StoreHealth};
+use halfopen::store::Location;
+use halfopen_core::event::State;
+use halfopen_core::pair::Answer;
+use halfopen_core::permit::{Ask, PermitKind, RefusalReason};
+use rusqlite::Connection;
+
+use crate::world::{
+    Place, door, fail_once, failure, granted, policy, refused, route, state, status, success, trip, wait_failure,
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn fail(door: &Handle) {
+    let pass = granted(door.admit(&route("ocr"), &policy(), Ask::Fresh));
+    door.settle(&route("ocr"), &policy(), pass, &failure());
+}
+
+fn lost_reason(door: &Handle) -> String {
+    match door.health() {
+        StoreHealth::Lost(why) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// S039: at most N failing calls reach the dependency, the health says why, and each call is quick.
+#[test]
+fn unreadable_store_is_stood_in_for_by_a_breaker_in_memory() {
+    let place = Place::new();
+    fs::write(place.file(), "no database at all, though long enough".repeat(100)).unwrap();
+    let door = door(&place);
+    assert!(lost_reason(&door).contains("damaged"));
+    let began = Instant::now();
+    let mut reached = 0;
+    for _ in 0..20 {
+        if let Answer::Granted(pass) = door.admit(&route("ocr"), &policy(), Ask::Fresh) {
+            reached += 1;
+            door.settle(&route("ocr"), &policy(), pass, &failure());
+        }
+    }
+    assert_eq!(reached, 5);
+    assert!(began.elapsed() < 20 * Duration::from_millis(250));
+    assert_eq!(door.circuits(&|_| policy()).unwrap()[0].status.state, State::Open);
+    // S157: nothing was recreated in its place.
+    assert!(fs::read_to_string(place.file()).unwrap().starts_with("no database"));
+}
+
+/// S039: what was learned without the store is settled with its times when it is back; the state is not taken over.
+#[test]
+fn failures_are_handed_over_when_the_store_is_back() {
+    let place = Place::new();
+    fail_once(&place, &policy());
+    let aside = place.dir.path().join("aside.db");
+    let door = door(&place);
+    fs::rename(place.file(), &aside).unwrap();
+    fs::create_dir(place.file()).unwrap();
+    for _ in 0..3 {
+        fail(&door);
+    }
+    assert!(matches!(door.health(), StoreHealth::Lost(_)));
+    fs::remove_dir(place.file()).unwrap();
+    fs::rename(&aside, place.file()).unwrap();
+    let pass = granted(door.admit(&route("ocr"), &policy(), Ask::Fresh));
+    assert_eq!(door.health(), StoreHealth::Good);
+    assert_eq!(status(&place, &policy()).failures_in_window, 4);
+    // An attempt that is still out counts as a failure of the shared breaker, too.
+    door.settle(&route("ocr"), &policy(), pass, &failure());
+    assert_eq!(state(&place, &policy()), State::Open);
+}
+
+#[test]
+fn attempt_admitted_without_the_store_is_settled_in_it() {
+    let place = Place::new();
+    let aside = place.dir.path().join("aside.db");
+    let door = door(&place);
+    fs::rename(place.file(), &aside).unwrap();
+    fs::create_dir(place.file()).unwrap();
+    let pass = granted(door.admit(&route("ocr"), &policy(), Ask::Fresh));
+    fs::remove_dir(place.file()).unwrap();
+    fs::rename(&aside, place.file()).unwrap();
+    let events = door.settle(&route("ocr"), &policy(), pass, &wait_failure(&door, 20 * SECOND));
+    assert!(events.iter().any(|event| event.event == "throttled"), "{events:?}");
+    assert!(status(&place, &policy()).throttled_until.is_some());
+}
+
+/// A store that can be read but not written: stored deadlines are honoured, and past them the process probes for
+/// itself, one call at a time.
+#[test]
+fn unwritable_store_still_refuses_and_past_the_deadline_one_probes() {
+    let place = Place::new();
+    trip(&place, &policy());
+    // Nobody can write while another program holds the file for itself; the door gives up quickly once it knows.
+    let blocker = Connection::open(place.file()).unwrap();
+    blocker.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let door = door(&place);
+    let refusal = refused(door.admit(&route("ocr"), &policy(), Ask::Fresh));
+    assert_eq!(refusal.reason, RefusalReason::Open);
+    assert_eq!(door.health(), StoreHealth::Good);
+    place.machine.advance(140 * SECOND);
+    // The first waits its patience out.
+    let pass = granted(door.admit(&route("ocr"), &policy(), Ask::Fresh));
+    assert_eq!(pass.place.kind, PermitKind::Probe);
+    assert!(matches!(door.health(), StoreHealth::ReadOnly(why) if why.contains("busy")));
+    let began = Instant::now();
+    assert_eq!(refused(door.admit(&route("ocr"), &policy(), Ask::Fresh)).reason, RefusalReason::ProbesOut);
+    assert!(began.elapsed() < Duration::from_millis(250), "{:?}", began.elapsed());
+    door.settle(&route("ocr"), &policy(), pass, &success());
+    let _flows = granted(door.admit(&route("ocr"), &policy(), Ask::Fresh));
+    // The shared breaker learned nothing of it.
+    assert_eq!(state(&place, &policy()), State::HalfOpen);
+    blocker.execute_batch("ROLLBACK").unwrap();
+}
+
+/// A store that others write to is waited for, and is not lost.
+#[test]
+fn busy_store_is_waited_for() {
+    let place = Place::new();
+    let door = door(&place);
+    let blocker = Connection::open(place.file()).unwrap();
+    blocker.execute_batch("BEGIN IMMEDIATE").unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| fail(&door));
+        std::thread::sleep(Duration::from_millis(50));
+        blocker.execute_batch("ROLLBACK").unwrap();
+    });
+    assert_eq!(door.health(), StoreHealth::Good);
+    assert_eq!(status(&place, &policy()).failures_in_window, 1);
+}
+
+#[test]
+fn location_that_cannot_be_is_an_error_and_not_a_lost_store() {
+    let place = Place::new();
+    drop(door(&place));
+    Connection::open(place.file()).unwrap().pragma_update(None, "user_version", 99).unwrap();
+    let error = Handle::open_with(&place.location(), Clock::manual(&place.machine)).unwrap_err();
+    assert!(error.to_string().contains("schema 99"), "{error}");
+}
+
+#[test]
+fn folder_that_cannot_be_made_leaves_a_door_in_memory() {
+    let place = Place::new();
+    fs::write(place.dir.path().join("file"), "").unwrap();
+    let location = Location::Sqlite(place.dir.path().join("file/halfopen.db"));
+    let door = Handle::open(&location).unwrap();
+    assert!(matches!(door.health(), StoreHealth::Lost(_)));
+    let pass = granted(door.admit(&route("ocr"), &policy(), Ask::Fresh));
+    assert_eq!(door.settle(&route("ocr"), &policy(), pass, &success()), []);
+}

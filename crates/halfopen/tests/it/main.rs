@@ -1,0 +1,18 @@
+//! The store and the door from outside: one binary, one file per subject.
+
+#![cfg(feature = "sqlite")]
+
+#[cfg(test)]
+mod world;
+#[cfg(test)]
+mod conformance;
+#[cfg(test)]
+mod sqlite_file;
+#[cfg(test)]
+mod door;
+#[cfg(test)]
+mod registry;
+#[cfg(test)]
+mod lost;
+#[cfg(test)]
+mod processes;
