@@ -24,6 +24,12 @@ mod zone;
 mod when;
 mod headers;
 mod resets;
+mod body;
+mod words;
+mod prose;
+mod east;
+mod refresh;
+mod scope;
 #[cfg(test)]
 mod testing;
 
@@ -104,11 +110,29 @@ impl PackHints {
 struct Reading<'a> {
     class: Class,
     pack: &'a PackHints,
+    kind: Surroundings,
+    /// The answer is Z.ai's, whose dates are Beijing's.
+    zai: bool,
+    /// The quota that ran out is one of a day, whatever a sentence says.
+    per_day: bool,
     /// The moment of the answer, as its sender's clock shows it.
     server: Moment,
 }
 
 impl Reading<'_> {
+    /// Returns the moment for sentences of `text` (cleaned): the pack's zone, else that of the text's language, else
+    /// the reader's own for a command and UTC for a service.
+    fn spoken(&self, text: &str) -> Moment {
+        let of_text =
+            || if self.zai || text.contains("\"1308\"") { Some("asia/shanghai") } else { east::zone_of(text) };
+        let zoneless = match (&self.pack.zone, of_text().and_then(zone::named), self.kind) {
+            (Some(_), _, _) | (None, None, Surroundings::Http) => self.server.zoneless.clone(),
+            (None, Some(zone), _) => Zoneless::In(zone),
+            (None, None, Surroundings::Command) => self.server.local.clone(),
+        };
+        Moment { now: self.server.now, zoneless, local: self.server.local.clone() }
+    }
+
     /// Turns what was said into a wait. The past is now.
     fn found(&self, stated: Stated) -> Found {
         match stated {
@@ -135,13 +159,18 @@ pub fn read(input: &HintInput<'_>, at: &ReadAt) -> Option<Hint> {
     let local = if at.zone.is_unknown() { Zoneless::Unknown } else { Zoneless::In(at.zone.clone()) };
     let server_zone = Zoneless::In(pack_zone.unwrap_or(TimeZone::UTC));
     let now = answered_at(&headers, at, &local);
-    let reading =
-        Reading { class: input.class, pack: input.pack, server: Moment { now, zoneless: server_zone, local } };
+    let server = Moment { now, zoneless: server_zone, local };
+    let mut reading =
+        Reading { class: input.class, pack: input.pack, kind: input.kind, zai: false, per_day: false, server };
+    let body = body::read(input.json, &reading);
+    (reading.zai, reading.per_day) = (body.from_zai, body.per_day);
 
-    let (found, source) = stated(&headers, &reading).or_else(|| known(&reading))?;
+    let (found, source) = stated(input, &headers, &reading, &body).or_else(|| known(&reading))?;
     let floor = Duration::from_millis(input.pack.floor_ms);
     let wait = whole_millis(found.wait.max(floor));
-    Some(Hint { until: at.now + wait, wait, source, scope: Scope::Whole })
+    let of_model = body.windows.iter().any(|window| window.of_model && window.found == found);
+    let scope = if of_model { Scope::Part("model".to_owned()) } else { scope::read(input) };
+    Some(Hint { until: at.now + wait, wait, source, scope })
 }
 
 /// Returns whether waiting can be an answer to this class at all.
@@ -160,15 +189,30 @@ const fn may_have_hint(class: Class) -> bool {
 }
 
 /// Asks the sources in their order.
-fn stated(headers: &Headers, reading: &Reading<'_>) -> Option<(Found, HintSource)> {
-    let first = headers::retry_after(headers, reading)
-        .or_else(|| resets::reset(headers, reading).map(|found| (found, HintSource::ResetHeader)));
-    let window = resets::windows(headers, reading).into_iter().map(|window| window.found).reduce(Found::longer);
-    match (first, window) {
-        (Some((found, _)), Some(window)) if window.wait > found.wait => Some((window, HintSource::ResetHeader)),
-        (None, Some(window)) => Some((window, HintSource::ResetHeader)),
-        (first, _) => first,
+fn stated(
+    input: &HintInput<'_>,
+    headers: &Headers,
+    reading: &Reading<'_>,
+    body: &body::Body,
+) -> Option<(Found, HintSource)> {
+    // What a program prints may be anything; a failure that no rule knows is believed only where a server speaks.
+    let unknown = input.class == Class::UnknownFailure;
+    if unknown && input.kind == Surroundings::Command {
+        return None;
     }
+    let first = headers::retry_after(headers, reading)
+        .or_else(|| body.found.map(|found| (found, HintSource::Body)))
+        .or_else(|| resets::reset(headers, reading).map(|found| (found, HintSource::ResetHeader)))
+        .or_else(|| body.reset.map(|found| (found, HintSource::ResetHeader)))
+        .or_else(|| prose::read(input.texts, reading).filter(|_| !unknown).map(|found| (found, HintSource::Text)))
+        .or_else(|| refresh::read(input.texts).filter(|_| !unknown).map(|found| (found, HintSource::Text)));
+    let of_headers =
+        resets::windows(headers, reading).into_iter().map(|window| (window.found, HintSource::ResetHeader));
+    let of_bodies = body.windows.iter().map(|window| (window.found, HintSource::Body));
+    of_headers.chain(of_bodies).fold(first, |best, window| match best {
+        Some(best) if best.0.wait >= window.0.wait => Some(best),
+        Some(_) | None => Some(window),
+    })
 }
 
 /// Returns what the pack knows where nothing was said.

@@ -2,7 +2,7 @@
 //!
 //! What comes out is lower case with plain signs, so that the grammars need one spelling of everything. The borders of
 //! camel case become `_` first: `retryAfterMs` and `retry_after_ms` are then the same three words. Lines keep their
-//! ends.
+//! ends; [`joined`] gives the other reading, in which a line's end was put into the middle of a word.
 
 use std::borrow::Cow;
 
@@ -34,6 +34,11 @@ pub(super) fn clean(text: &str) -> String {
         push_line(&mut out, line);
     }
     out
+}
+
+/// Returns cleaned text with every line's end taken out, as if a terminal had broken words at its width.
+pub(super) fn joined(clean: &str) -> String {
+    clean.replace('\n', "")
 }
 
 fn push_line(out: &mut String, line: &str) {
