@@ -8,6 +8,10 @@
 use halfopen_core::outcome::Exit;
 use halfopen_core::verdict::Class;
 
+/// All is well.
+pub const OK: u8 = 0;
+/// A command found what it was asked to look for (`check --strict`, `report --check`).
+pub const FOUND: u8 = 1;
 /// Usage error (EX_USAGE of sysexits.h).
 pub const USAGE: u8 = 64;
 /// The call itself is wrong (EX_DATAERR).
@@ -16,6 +20,8 @@ pub const INVALID_REQUEST: u8 = 65;
 pub const QUOTA_EXHAUSTED: u8 = 69;
 /// Any other failure of a child that said 0 (EX_SOFTWARE).
 pub const FAILED: u8 = 70;
+/// The store or a file cannot be read or written (EX_IOERR).
+pub const IO: u8 = 74;
 /// Try again later (EX_TEMPFAIL).
 pub const TRY_LATER: u8 = 75;
 /// The credential was refused (EX_NOPERM).

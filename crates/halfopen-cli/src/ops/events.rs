@@ -1,0 +1,104 @@
+//! `halfopen events`: what happened to circuits, from the journal.
+
+use std::time::Duration;
+
+use clap::Args;
+use clap::builder::BoolishValueParser;
+use halfopen::store::EventFilter;
+use halfopen_core::snapshot::EventRecord;
+use halfopen_core::time::Timestamp;
+use serde_json::{Value, json};
+
+use super::place::{self, Place};
+use super::when::When;
+use super::{Done, OK, out};
+use crate::args::Shared;
+use crate::duration::parse_positive;
+use crate::ui;
+
+/// Arguments of `halfopen events`.
+#[derive(Debug, Args)]
+pub struct EventsArgs {
+    /// Print a JSON list
+    #[arg(long, env = "HALFOPEN_JSON", value_parser = BoolishValueParser::new())]
+    pub json: bool,
+    /// Only what happened so recently
+    #[arg(long, env = "HALFOPEN_SINCE", value_name = "DURATION", value_parser = |w: &str| parse_positive(w))]
+    pub since: Option<Duration>,
+    /// Only this dependency
+    #[arg(long, env = "HALFOPEN_DEP", value_name = "NAME")]
+    pub dep: Option<String>,
+    /// At most so many, the newest
+    #[arg(long, env = "HALFOPEN_LIMIT", value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub limit: u32,
+    /// Also what is no change of state: waits, probes, holds, the ramp
+    #[arg(long, env = "HALFOPEN_ALL", value_parser = BoolishValueParser::new())]
+    pub all: bool,
+}
+
+pub(super) fn run(shared: &Shared, args: &EventsArgs) -> Done {
+    let place = Place::find(shared)?;
+    let handle = place.open()?;
+    let when = place::when(&handle);
+    let filter = EventFilter {
+        dependency: args.dep.clone(),
+        since_ms: args.since.map(|since| (when.now - since).as_millis()),
+        transitions_only: !args.all,
+        limit: usize::try_from(args.limit).unwrap_or(usize::MAX),
+    };
+    let events = handle.events(&filter).map_err(place::store_failure)?;
+    if args.json {
+        out::json(&events.iter().map(|event| as_json(event, &when)).collect::<Vec<_>>())?;
+        return OK;
+    }
+    if events.is_empty() {
+        ui::say(if args.all { "nothing has happened" } else { "no circuit has changed its state" });
+        return OK;
+    }
+    let rows: Vec<Vec<String>> = events.iter().map(|event| row(event, &when)).collect();
+    out::text(&out::table(&["when", "circuit", "event", "change", "reason"], &rows))?;
+    OK
+}
+
+/// Returns an event as JSON: the six fields that every transition has, null where nothing is known, and the rest.
+pub(super) fn as_json(event: &EventRecord, when: &When) -> Value {
+    json!({
+        "at": when.rfc3339(Timestamp::from_millis(event.at_ms)),
+        "event": event.event,
+        "circuit": circuit(event),
+        "dependency": event.dependency,
+        "partition": event.partition,
+        "from_state": event.from_state,
+        "to_state": event.to_state,
+        "generation": event.generation,
+        "reason": event.reason,
+        "queued_count": event.queued_count,
+        "probe_result": event.probe_result,
+        "details": event.details,
+    })
+}
+
+fn row(event: &EventRecord, when: &When) -> Vec<String> {
+    let change = if event.from_state == event.to_state {
+        event.to_state.clone()
+    } else {
+        format!("{} → {}", event.from_state, event.to_state)
+    };
+    let mut why: Vec<String> = event.reason.iter().cloned().collect();
+    why.extend(event.probe_result.as_ref().map(|result| format!("probe: {result}")));
+    why.extend(event.details.get("who").and_then(Value::as_str).map(|who| format!("by {who}")));
+    vec![
+        when.local(Timestamp::from_millis(event.at_ms)),
+        circuit(event),
+        event.event.clone(),
+        change,
+        if why.is_empty() { "-".to_owned() } else { why.join(", ") },
+    ]
+}
+
+fn circuit(event: &EventRecord) -> String {
+    match &event.partition {
+        Some(partition) => format!("{}@{partition}", event.dependency),
+        None => event.dependency.clone(),
+    }
+}

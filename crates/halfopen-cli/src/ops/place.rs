@@ -1,0 +1,122 @@
+//! Finds what all commands work on: the policy file and the store.
+
+use halfopen::config::{Config, ConfigError};
+use halfopen::handle::{CircuitView, Handle, StoreHealth};
+use halfopen::store::{Location, StoreError};
+use halfopen_core::circuit_id::CircuitId;
+use halfopen_core::policy::{Policy, Surface};
+
+use super::Failure;
+use super::when::When;
+use crate::args::Shared;
+use crate::{exit, ui};
+
+/// What stands behind a dependency's name in the circuits that only watch.
+const SHADOW: &str = "~observe";
+
+/// The policy and the store that a command works on.
+pub(super) struct Place {
+    pub(super) config: Config,
+    pub(super) store: Location,
+}
+
+impl Place {
+    /// Finds both, and opens neither the store nor anything else.
+    pub(super) fn find(shared: &Shared) -> Result<Self, Failure> {
+        let config = Config::find(shared.policy.as_deref(), Surface::Run).map_err(|error| policy_failure(&error))?;
+        Self::find_with(shared, config)
+    }
+
+    /// Finds the store, for a policy that was read already.
+    pub(super) fn find_with(shared: &Shared, config: Config) -> Result<Self, Failure> {
+        let word = shared.store.as_ref().or(config.store.as_ref()).filter(|word| !word.is_empty());
+        let store = match word {
+            Some(word) => word.parse(),
+            None => Location::default_place(),
+        };
+        let store = store.map_err(|error: StoreError| {
+            Failure::new(exit::USAGE, error).hint("name a file with --store PATH or HALFOPEN_STORE")
+        })?;
+        Ok(Self { config, store })
+    }
+
+    /// Opens the store and lets time pass for what is due, as every command does: no process runs in between.
+    pub(super) fn open(&self) -> Result<Handle, Failure> {
+        let handle = Handle::open(&self.store).map_err(store_failure)?;
+        match handle.health() {
+            StoreHealth::Good => {}
+            StoreHealth::ReadOnly(why) => ui::warn(&format!("the store can only be read: {why}")),
+            StoreHealth::Lost(why) => return Err(Failure::new(exit::IO, why)),
+        }
+        // What cannot be written now is seen as it would be, and written by whoever comes next.
+        let _ = handle.sweep(&|dependency| self.policy(dependency));
+        Ok(handle)
+    }
+
+    /// Returns the rules of a circuit's dependency.
+    pub(super) fn policy(&self, dependency: &str) -> Policy {
+        let name = dependency.strip_suffix(SHADOW).unwrap_or(dependency);
+        self.config.dependency(name, Surface::Run).policy
+    }
+
+    /// Returns all circuits as they stand.
+    pub(super) fn circuits(&self, handle: &Handle) -> Result<Vec<CircuitView>, Failure> {
+        handle.circuits(&|dependency| self.policy(dependency)).map_err(store_failure)
+    }
+
+    /// Returns the circuits that `word` names: one, or without `@` all of that dependency.
+    ///
+    /// An unknown name is an error that lists the known ones: a name that is silently taken for a new circuit would
+    /// hide a slip of the pen in the very moment in which somebody steers.
+    pub(super) fn named(&self, handle: &Handle, word: &str) -> Result<Vec<CircuitView>, Failure> {
+        let id: CircuitId = word.parse().map_err(|error| Failure::new(exit::USAGE, error))?;
+        let all = self.circuits(handle)?;
+        let found: Vec<CircuitView> = matching(&all, &id).cloned().collect();
+        if found.is_empty() { Err(self.unknown(word, &all)) } else { Ok(found) }
+    }
+
+    fn unknown(&self, word: &str, all: &[CircuitView]) -> Failure {
+        let failure = Failure::new(exit::USAGE, format!("no circuit is named `{word}`"));
+        if all.is_empty() {
+            let store = &self.store;
+            return failure.hint(format!("the store {store} knows no circuit yet; one appears with its first call"));
+        }
+        failure.hint(format!("known are {}", known(all)))
+    }
+}
+
+/// Returns the circuits that a name means: that one, or without a partition all of the dependency.
+pub(super) fn matching<'a>(all: &'a [CircuitView], id: &'a CircuitId) -> impl Iterator<Item = &'a CircuitView> {
+    all.iter()
+        .filter(move |view| view.id == *id || (id.partition().is_none() && view.id.dependency() == id.dependency()))
+}
+
+/// Lists the names of circuits, as far as they fit into a message.
+pub(super) fn known(all: &[CircuitView]) -> String {
+    const SHOWN_MAX: usize = 20;
+    let mut names: Vec<String> = all.iter().take(SHOWN_MAX).map(|view| view.id.to_string()).collect();
+    if all.len() > SHOWN_MAX {
+        names.push(format!("and {} more (halfopen status)", all.len() - SHOWN_MAX));
+    }
+    names.join(", ")
+}
+
+/// Reads the clocks of a store.
+pub(super) fn when(handle: &Handle) -> When {
+    When::read(&handle.clock().read())
+}
+
+/// Returns the failure of a store that cannot be read or written.
+pub(super) fn store_failure(error: StoreError) -> Failure {
+    Failure::new(exit::IO, error)
+}
+
+/// Returns the failure of a policy file; shows its errors as `check` does.
+pub(super) fn policy_failure(error: &ConfigError) -> Failure {
+    if let ConfigError::Invalid { findings, .. } = error {
+        for finding in findings {
+            ui::raw(&format!("{}\n", finding.rendered));
+        }
+    }
+    Failure::new(exit::POLICY, error).hint("halfopen check says the same, and what else it found")
+}

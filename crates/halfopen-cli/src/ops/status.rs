@@ -1,0 +1,208 @@
+//! `halfopen status`: every circuit at a glance.
+
+use clap::Args;
+use clap::builder::BoolishValueParser;
+use halfopen::activation;
+use halfopen::handle::CircuitView;
+use halfopen_core::event::State;
+use halfopen_core::policy::Policy;
+use serde::Serialize;
+
+use super::place::{self, Place};
+use super::when::When;
+use super::{Done, OK, out};
+use crate::args::Shared;
+use crate::{duration, ui};
+
+/// Arguments of `halfopen status`.
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// Print a JSON list
+    #[arg(long, env = "HALFOPEN_JSON", value_parser = BoolishValueParser::new())]
+    pub json: bool,
+}
+
+/// One circuit as JSON. Scripts rely on these keys.
+#[derive(Debug, Serialize)]
+struct Line {
+    circuit: String,
+    dependency: String,
+    partition: Option<String>,
+    state: &'static str,
+    generation: u64,
+    open_until: Option<String>,
+    throttled_until: Option<String>,
+    failures_in_window: u32,
+    probes_in_flight: u32,
+    hold: Option<&'static str>,
+}
+
+pub(super) fn run(shared: &Shared, args: &StatusArgs) -> Done {
+    let place = Place::find(shared)?;
+    let handle = place.open()?;
+    let circuits = place.circuits(&handle)?;
+    let when = place::when(&handle);
+    if args.json {
+        let lines: Vec<Line> = circuits.iter().map(|view| line(view, &when)).collect();
+        out::json(&lines)?;
+        return OK;
+    }
+    ui::say(&about_store(&place, &when));
+    if circuits.is_empty() {
+        ui::say_with_hint("no circuit is known yet", "one appears with its first call: halfopen run -- CMD");
+        return OK;
+    }
+    out::text(&table(&circuits, &when, &|dependency| place.policy(dependency)))?;
+    OK
+}
+
+fn line(view: &CircuitView, when: &When) -> Line {
+    let status = &view.status;
+    let deadline = |at: Option<halfopen_core::time::Timestamp>| at.map(|at| when.rfc3339(at));
+    Line {
+        circuit: view.id.to_string(),
+        dependency: view.id.dependency().to_owned(),
+        partition: view.id.partition().map(|(key, value)| format!("{key}={value}")),
+        state: status.state.as_str(),
+        generation: status.generation,
+        open_until: deadline(status.open_until),
+        throttled_until: deadline(status.throttled_until),
+        failures_in_window: status.failures_in_window,
+        probes_in_flight: status.probes_in_flight,
+        hold: status.hold.as_ref().map(|hold| hold.state.as_str()),
+    }
+}
+
+fn table(circuits: &[CircuitView], when: &When, policy_of: &dyn Fn(&str) -> Policy) -> String {
+    let rows: Vec<Vec<String>> = circuits
+        .iter()
+        .map(|view| {
+            let status = &view.status;
+            let policy = policy_of(view.id.dependency());
+            let circuit = &policy.circuit;
+            vec![
+                view.id.to_string(),
+                state_word(status.state).to_owned(),
+                format!("{}/{}", status.failures_in_window, circuit.open_after_failures),
+                format!("{}/{}", status.probes_in_flight, circuit.half_open_max_calls),
+                next(view, &policy, when),
+            ]
+        })
+        .collect();
+    out::table(&["circuit", "state", "failures", "probes", "what holds"], &rows)
+}
+
+/// Returns a state as a person reads it.
+pub(super) const fn state_word(state: State) -> &'static str {
+    match state {
+        State::Closed => "closed",
+        State::Open => "open",
+        State::HalfOpen => "half-open",
+    }
+}
+
+/// Says what keeps calls from passing freely, and for how long.
+fn next(view: &CircuitView, policy: &Policy, when: &When) -> String {
+    let status = &view.status;
+    let mut parts = Vec::new();
+    if let Some(hold) = &status.hold {
+        let until = hold.until.map_or_else(String::new, |at| format!(", ends {}", when.relative(at)));
+        parts.push(format!("held {} by {}{until}", state_word(hold.state), hold.by.who));
+    }
+    match (status.state, status.open_until) {
+        (State::Open, Some(at)) => parts.push(format!("{}: probe {}", reason(view), when.relative(at))),
+        (State::Open, None) => parts.push(reason(view)),
+        (State::HalfOpen, _) => {
+            let m = policy.circuit.close_after_successes;
+            parts.push(format!("{}: {} of {m} probes good", reason(view), status.probe_successes));
+        }
+        (State::Closed, _) => {}
+    }
+    if let Some(at) = status.throttled_until.filter(|at| *at > when.now) {
+        parts.push(format!("asked to wait, ends {}", when.relative(at)));
+    }
+    if let Some(rate) = status.ramp_per_sec {
+        parts.push(format!("{} held back, returning at {rate}/s", status.waiting));
+    } else if status.waiting > 0 {
+        parts.push(format!("{} waiting", status.waiting));
+    }
+    if parts.is_empty() { "-".to_owned() } else { parts.join("; ") }
+}
+
+fn reason(view: &CircuitView) -> String {
+    view.status.reason.map_or_else(|| "open".to_owned(), |reason| reason.replace('_', " "))
+}
+
+/// Names the store and its age: two people who see different circuits mostly look at different stores.
+fn about_store(place: &Place, when: &When) -> String {
+    let store = activation::named(&place.store);
+    match activation::born_ms(&place.store) {
+        Some(born) => {
+            let age = when.now.since(halfopen_core::time::Timestamp::from_millis(born));
+            format!("store {store}, created {} ago", duration::show(std::time::Duration::from_secs(age.as_secs())))
+        }
+        None => format!("store {store}"),
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::time::Duration;
+
+    use halfopen_core::circuit::{Hold, Status};
+    use halfopen_core::event::By;
+    use halfopen_core::policy::Surface;
+
+    use super::*;
+    use crate::ops::when::tests::tokyo;
+
+    /// A circuit about which nothing is known.
+    pub(in crate::ops) fn closed() -> Status {
+        halfopen_core::circuit::Circuit::new().status(&Policy::built_in("a", Surface::Run), tokyo().now)
+    }
+
+    pub(in crate::ops) fn view(name: &str, status: Status) -> CircuitView {
+        CircuitView { id: name.parse().unwrap(), status }
+    }
+
+    fn circuits() -> Vec<CircuitView> {
+        let now = tokyo().now;
+        let hold = |until| Hold {
+            state: State::Open,
+            until,
+            by: By { who: "marie (uid 1000)".into(), reason: String::new() },
+        };
+        vec![
+            view("claude", Status { failures_in_window: 2, ..closed() }),
+            view(
+                "claude@credential=main",
+                Status {
+                    state: State::Open,
+                    generation: 4,
+                    reason: Some("failures"),
+                    open_until: Some(now + Duration::from_secs(95)),
+                    failures_in_window: 5,
+                    ..closed()
+                },
+            ),
+            view("gh", Status { throttled_until: Some(now + Duration::from_millis(18_250)), waiting: 39, ..closed() }),
+            view(
+                "ocr@region=eu",
+                Status { state: State::HalfOpen, probes_in_flight: 1, reason: Some("probe_failed"), ..closed() },
+            ),
+            view("crm", Status { hold: Some(hold(Some(now + Duration::from_secs(7_200)))), ..closed() }),
+            view("mail", Status { ramp_per_sec: Some(2.0), waiting: 7, hold: Some(hold(None)), ..closed() }),
+        ]
+    }
+
+    #[test]
+    fn every_circuit_is_one_line_that_says_what_holds_it() {
+        insta::assert_snapshot!(table(&circuits(), &tokyo(), &|name| Policy::built_in(name, Surface::Run)));
+    }
+
+    #[test]
+    fn the_json_has_the_keys_that_scripts_rely_on() {
+        let lines: Vec<Line> = circuits().iter().map(|view| line(view, &tokyo())).collect();
+        insta::assert_json_snapshot!(lines);
+    }
+}

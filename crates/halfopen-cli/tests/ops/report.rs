@@ -1,0 +1,83 @@
+//! `report`: what the protection did, zeros included.
+
+use std::time::Duration;
+
+use halfopen::activation::Figures;
+use serde_json::json;
+use test_case::test_case;
+
+use crate::world::World;
+
+const AN_HOUR: Duration = Duration::from_secs(3_600);
+
+#[test]
+fn figures_are_added_up_and_zeros_are_shown() {
+    let world = World::new();
+    world.write("policy.yaml", "dependencies: [{name: ocr}, {name: never-called}]\n");
+    world.ran("ocr", &Figures { calls: 2, rate_limited: 1, ..Default::default() }, &[], AN_HOUR);
+    world.ran(
+        "ocr",
+        &Figures { calls: 1, waits: 3, unclassified: 1, failed: 1, ..Default::default() },
+        &["boom"],
+        AN_HOUR,
+    );
+    world.ran("ocr", &Figures { calls: 9, ..Default::default() }, &[], 48 * AN_HOUR);
+    let list = world.halfopen(&["report", "--json", "--policy", "policy.yaml"]).json();
+    let zeros = json!({
+        "dependency": "never-called", "calls": 0, "rate_limited": 0, "overloaded": 0, "hints_read": 0, "waits": 0,
+        "opened": 0, "refused": 0, "degraded": 0, "probes": 0, "queued": 0, "drained": 0, "expired": 0,
+        "unclassified": 0, "unclassified_lines": [],
+    });
+    assert_eq!(list[0], zeros);
+    assert_eq!((&list[1]["calls"], &list[1]["waits"]), (&json!(3), &json!(3)));
+    assert_eq!(list[1]["unclassified_lines"], json!(["boom"]));
+    let longer = world.halfopen(&["report", "--json", "--since", "3d"]).json();
+    assert_eq!(longer[0]["calls"], 12);
+    let text = world.halfopen(&["report", "--policy", "policy.yaml"]).out;
+    assert!(text.lines().next().unwrap().contains("never-called"), "{text}");
+    assert!(text.contains("1 × boom"), "{text}");
+}
+
+#[test]
+fn no_line_at_all_is_said_with_its_likely_cause() {
+    let said = World::new().halfopen(&["report"]);
+    assert_eq!((said.code, said.out.as_str()), (Some(0), ""));
+    assert!(said.err.contains("activation.jsonl") && said.err.contains("hint: nothing is guarded"), "{}", said.err);
+}
+
+const QUIET: Figures = Figures {
+    calls: 10,
+    rate_limited: 0,
+    overloaded: 0,
+    hints_read: 0,
+    waits: 0,
+    opened: 0,
+    refused: 0,
+    degraded: 0,
+    probes: 0,
+    queued: 0,
+    drained: 0,
+    expired: 0,
+    unclassified: 0,
+    failed: 0,
+};
+
+#[test_case(&[(1, QUIET)], 0, ""; "calls without a failure")]
+#[test_case(&[(1, Figures { unclassified: 2, failed: 2, ..QUIET })], 1, "none of 2 failures was recognised"; "no failure recognised")]
+#[test_case(&[(1, Figures { unclassified: 2, failed: 9, ..QUIET })], 0, ""; "some failures recognised")]
+#[test_case(&[(20, Figures { unclassified: 1, failed: 9, ..QUIET }), (1, Figures { unclassified: 4, failed: 9, ..QUIET })], 1, "are growing, from 1"; "growing")]
+#[test_case(&[(20, Figures { unclassified: 4, failed: 9, ..QUIET }), (1, Figures { unclassified: 4, failed: 9, ..QUIET })], 0, ""; "not growing")]
+#[test_case(&[(20, Figures { unclassified: 1, failed: 9, ..QUIET }), (1, Figures { calls: 90, unclassified: 4, failed: 9, ..QUIET })], 0, ""; "more only because more was called")]
+#[test_case(&[(30, QUIET)], 1, "no call during the last 1 d 2 h"; "silence")]
+#[test_case(&[(1, Figures { calls: 0, ..QUIET })], 1, "no call during the last 1 d 2 h"; "a run without a call is silence too")]
+#[test_case(&[(25, QUIET)], 0, ""; "a call within what is expected, but before what was asked for")]
+fn check_exits_with_1_on_what_a_monitor_must_know(runs: &[(u32, Figures)], code: i32, said: &str) {
+    let world = World::new();
+    world.write("policy.yaml", "dependency_guard: {name: ocr, expect_calls_every: 26h}\n");
+    for (hours, figures) in runs {
+        world.ran("ocr", figures, &[], *hours * AN_HOUR);
+    }
+    let answer = world.halfopen(&["report", "--check", "--policy", "policy.yaml"]);
+    assert_eq!(answer.code, Some(code), "{}", answer.err);
+    assert!(answer.err.contains(said), "{}", answer.err);
+}
