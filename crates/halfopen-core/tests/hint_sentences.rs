@@ -261,3 +261,31 @@ fn no_wait_is_invented() {
         .collect();
     assert!(wrong.is_empty(), "{} of {} wrong:\n{}", wrong.len(), NOTHING.len(), wrong.join("\n"));
 }
+
+/// More of both, one a line: `wait in milliseconds or -|sentence`.
+const MORE: &str = include_str!("data/hint_sentences.txt");
+
+#[test]
+fn sentences_of_the_table_say_what_they_say() {
+    let lines = MORE.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    let wrong: Vec<String> = lines
+        .filter_map(|line| {
+            let (wait, text) = line.split_once('|').expect("a wait and a sentence");
+            let wait: Option<u128> = if wait == "-" { None } else { Some(wait.parse().expect("milliseconds")) };
+            let got = said(&text.replace("\\n", "\n"), Surroundings::Command);
+            (got != wait).then(|| format!("{text}\n    wants {wait:?}, got {got:?}"))
+        })
+        .collect();
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn printed_headers_count_by_their_counters() {
+    let dump = |text| said(text, Surroundings::Command);
+    let empty = "headers={'x-ratelimit-remaining': '0', 'x-ratelimit-reset': '1772452845', 'server': 'x'}";
+    assert_eq!(dump(empty), Some(45 * S));
+    let plenty = "headers={'x-ratelimit-remaining': '41', 'x-ratelimit-reset': '1772452845', 'server': 'x'}";
+    assert_eq!(dump(plenty), None);
+    let wrapped = "\"X-Codex-Primary-Used-Percent\":\"100\",\"X-Codex-S\n econdary-Used-Percent\":\"80\",\"X-Codex-Primary-Reset-After-Seconds\":\"13873\",\"X-Codex-Secondary-Reset-Afte\n r-Seconds\":\"316705\"";
+    assert_eq!(dump(wrapped), Some(13_873 * S));
+}

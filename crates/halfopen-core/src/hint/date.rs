@@ -209,6 +209,8 @@ fn slashed(tokens: &[Token<'_>], at: usize) -> Option<(Day, usize)> {
         // With points the day always comes first.
         (a, b) if joint == "." || a > 12 => (b, a),
         (a, b) if b > 12 || a == b => (a, b),
+        // Who writes `1:00 PM` puts the month first.
+        (a, b) if tokens[next..].iter().take(10).any(|t| t.is("am") || t.is("pm")) => (a, b),
         _ => return None,
     };
     Some((day(Some(year), i8::try_from(month_number).ok()?, figure)?, next + 2))
@@ -260,6 +262,7 @@ mod tests {
     #[test_case("3/25/2026" => Some((Some(2026), 3, 25)))]
     #[test_case("25.03.2026" => Some((Some(2026), 3, 25)))]
     #[test_case("feb 29" => Some((None, 2, 29)))]
+    #[test_case("3/4/2026 1:00:00 pm" => Some((Some(2026), 3, 4)))]
     #[test_case("3/4/2026" => None; "two days at once")]
     #[test_case("feb 30" => None)]
     #[test_case("2026-13-01" => None)]

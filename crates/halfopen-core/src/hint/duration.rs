@@ -112,6 +112,10 @@ fn one(tokens: &[Token<'_>], at: usize) -> Option<(u128, u128, usize)> {
         let length = unit(tokens.get(at + 1)?.word()?)?;
         return (length >= HOUR && tokens[at + 1].text.len() > 2).then_some((length, length, at + 2));
     }
+    if first.is("half") {
+        let hour = (at + 1..at + 3).find(|i| tokens.get(*i).is_some_and(|t| t.is("hour")))?;
+        return (hour == at + 1 || tokens[at + 1].is("an")).then_some((HOUR / 2, HOUR, hour + 1));
+    }
     let mut number = decimal(first)?;
     let mut next = at + 1;
     // A decimal comma: `1,5 Stunden`.
@@ -229,6 +233,7 @@ mod tests {
     #[test_case("1d 2h" => Some(93_600_000))]
     #[test_case("one hour" => Some(3_600_000))]
     #[test_case("an hour" => Some(3_600_000))]
+    #[test_case("half an hour" => Some(1_800_000))]
     #[test_case("1,200 seconds" => Some(1_200_000))]
     #[test_case("1,5 stunden" => Some(5_400_000))]
     #[test_case("5-10 minutes" => Some(600_000))]

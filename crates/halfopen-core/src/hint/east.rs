@@ -126,7 +126,12 @@ fn value(
         return Some((Found { wait: span(nanos)?, absolute: false }, rank, end));
     }
     let (instant, end) = eastern_day(text, tokens, at, moment).or_else(|| when::read(text, tokens, at, moment))?;
-    let rest = tokens.get(end).map_or(text.len(), |t| t.start);
+    // The sign of the hour may run into what follows (`時にリセット`).
+    let last = tokens[end - 1];
+    let rest = match last.text.chars().next() {
+        Some(sign) if last.kind == Kind::Word && !sign.is_ascii() => last.start + sign.len_utf8(),
+        _ => tokens.get(end).map_or(text.len(), |t| t.start),
+    };
     let announced = verb_before(
         text,
         token.start,

@@ -29,6 +29,7 @@ mod words;
 mod prose;
 mod east;
 mod refresh;
+mod dump;
 mod scope;
 #[cfg(test)]
 mod testing;
@@ -205,6 +206,7 @@ fn stated(
         .or_else(|| resets::reset(headers, reading).map(|found| (found, HintSource::ResetHeader)))
         .or_else(|| body.reset.map(|found| (found, HintSource::ResetHeader)))
         .or_else(|| prose::read(input.texts, reading).filter(|_| !unknown).map(|found| (found, HintSource::Text)))
+        .or_else(|| dumped(input, reading).filter(|_| !unknown))
         .or_else(|| refresh::read(input.texts).filter(|_| !unknown).map(|found| (found, HintSource::Text)));
     let of_headers =
         resets::windows(headers, reading).into_iter().map(|window| (window.found, HintSource::ResetHeader));
@@ -212,6 +214,19 @@ fn stated(
     of_headers.chain(of_bodies).fold(first, |best, window| match best {
         Some(best) if best.0.wait >= window.0.wait => Some(best),
         Some(_) | None => Some(window),
+    })
+}
+
+/// Returns what headers say that a program printed inside its text, however it printed them.
+fn dumped(input: &HintInput<'_>, reading: &Reading<'_>) -> Option<(Found, HintSource)> {
+    input.texts.iter().rev().find_map(|raw| {
+        let cleaned = text::clean(raw);
+        [&cleaned, &text::joined(&cleaned)].into_iter().find_map(|text| {
+            let headers = dump::headers(text)?;
+            let window = resets::windows(&headers, reading).into_iter().map(|w| w.found).reduce(Found::longer);
+            let found = window.or_else(|| resets::reset(&headers, reading))?;
+            Some((found, HintSource::ResetHeader))
+        })
     })
 }
 

@@ -10,6 +10,7 @@
 //! Of several sentences the last counts, because earlier ones are stale; in one line, "try again" beats "resets", and
 //! of two resets the later counts.
 
+use super::date::weekday;
 use super::headers::Found;
 use super::lex::{Kind, Token, lex};
 use super::number::{Decimal, Stated, Unit};
@@ -69,8 +70,12 @@ fn may_speak(clean: &str) -> bool {
 fn last(hits: &[Hit]) -> Option<Found> {
     let line = hits.iter().map(|hit| hit.line).max()?;
     let on_line = || hits.iter().filter(|hit| hit.line == line);
-    let retry = on_line().rfind(|hit| hit.rank == Rank::Retry);
-    retry.map(|hit| hit.found).or_else(|| on_line().map(|hit| hit.found).reduce(Found::longer))
+    let retries = || on_line().filter(|hit| hit.rank == Rank::Retry).map(|hit| hit.found);
+    // The same wait rounded and unrounded: the longer.
+    let unrounded = |last: Found| {
+        retries().filter(|found| found.wait.abs_diff(last.wait) < Duration::from_secs(1)).fold(last, Found::longer)
+    };
+    retries().last().map(unrounded).or_else(|| on_line().map(|hit| hit.found).reduce(Found::longer))
 }
 
 /// How a verb is followed.
@@ -141,13 +146,18 @@ impl Sentences<'_, '_> {
         match word {
             "retry" => self.retry(at),
             "try" => {
-                if self.word(at + 1) == Some("to") {
+                let own = matches!(self.before(at), Some("ll" | "will" | "we" | "i"));
+                if own || self.word(at + 1) == Some("to") {
                     return None;
                 }
                 let (found, end) = self.follow(at + 1, Shape::RETRY)?;
                 (!self.own_attempt_after(end) || found.wait >= COPIED_MIN).then_some((found, Rank::Retry))
             }
-            "again" if !matches!(self.before(at), Some("once" | "yet" | "over" | "time")) => {
+            "again"
+                if !self
+                    .words_before(at, 3)
+                    .any(|w| matches!(w, "once" | "yet" | "over" | "time" | "try" | "trying")) =>
+            {
                 let shape = Shape { between_max: 1, bare_number: false, ..Shape::RETRY };
                 Some((self.follow(at + 1, shape)?.0, Rank::Retry))
             }
@@ -163,7 +173,7 @@ impl Sentences<'_, '_> {
             "reset" | "resets" | "resetting" | "renews" | "renew" | "renewal" | "replenishes" | "refills"
             | "refill" | "refreshes" => self.reset(at),
             "regain" | "resume" | "resumes" | "recover" | "recovers" | "reopen" | "reopens" | "unlock" | "unlocks"
-            | "unblock" | "refresh" | "return" | "returns" | "restart" => self.resume(at),
+            | "unblock" | "refresh" | "return" | "returns" | "restart" | "restarts" => self.resume(at),
             "restored" | "lifted" | "renewed" | "refreshed" | "replenished" | "unlocked" | "unblocked"
             | "reinstated" | "reactivated" | "reenabled" | "enabled" | "removed" | "cleared" | "resumed"
             | "refilled" => {
@@ -193,7 +203,7 @@ impl Sentences<'_, '_> {
 
     /// `retry after 30s`, `retryAfterMs: 500`, `retry_delay { seconds: 39 }`.
     fn retry(&self, at: usize) -> Option<(Found, Rank)> {
-        let before = self.before(at);
+        let before = self.word(self.joint_before(at));
         if matches!(before, Some("max" | "maximum" | "exceeded" | "no" | "last" | "first" | "without")) {
             return None;
         }
@@ -203,12 +213,7 @@ impl Sentences<'_, '_> {
             let shape = Shape { leads: &[Lead::Colon], between_max: 3, ..Shape::RETRY };
             return Some((self.follow(at + 1, shape)?.0, Rank::Retry));
         }
-        let shape = if before == Some("not") {
-            Shape { leads: &[Lead::In, Lead::After, Lead::At, Lead::On, Lead::Until, Lead::Bare], ..Shape::RETRY }
-        } else {
-            Shape::RETRY
-        };
-        let (found, end) = self.follow(at + 1, shape)?;
+        let (found, end) = self.follow(at + 1, Shape::RETRY)?;
         let own = matches!(before, Some("will" | "auto" | "automatic" | "automatically" | "ll" | "next" | "we"))
             || self.words_before(at, 3).any(|w| matches!(w, "will" | "going"))
             || self.own_attempt_after(end);
@@ -245,6 +250,12 @@ impl Sentences<'_, '_> {
     fn wait(&self, at: usize) -> Option<(Found, Rank)> {
         if self.words_before(at, 1).any(|w| matches!(w, "lock" | "timed" | "timeout" | "max" | "o" | "will" | "ll")) {
             return None;
+        }
+        // `FLOOD_WAIT_42`.
+        if self.before(at) == Some("flood") && self.is(at + 1, "_") {
+            let number = self.tokens.get(at + 2).filter(|t| t.kind == Kind::Number).and_then(duration::decimal)?;
+            let Stated::After(wait) = number.stated(Unit::Seconds)? else { return None };
+            return Some((Found { wait, absolute: false }, Rank::Retry));
         }
         let mut next = at + 1;
         let mut led = Lead::Bare;
@@ -520,7 +531,10 @@ impl Sentences<'_, '_> {
         while let Some(token) = self.tokens.get(next) {
             match token.kind {
                 Kind::Number => {
-                    return if shape.leads.contains(&Lead::Bare) { self.value(next, Lead::Bare, false) } else { None };
+                    let span = if shape.foreign { self.value(next, Lead::For, false) } else { None };
+                    let instant =
+                        || shape.leads.contains(&Lead::Bare).then(|| self.value(next, Lead::Bare, false)).flatten();
+                    return span.or_else(instant);
                 }
                 Kind::Break => {
                     if !self.was_wrapped(next) {
@@ -542,6 +556,22 @@ impl Sentences<'_, '_> {
                         && let Some(found) = self.value(next + 1, lead, shape.bare_number)
                     {
                         return Some(found);
+                    }
+                    // `do not retry before 5pm`, `retry not before 5pm`.
+                    if token.is("before")
+                        && self.words_before(next, 4).any(|w| matches!(w, "not" | "don" | "t" | "never"))
+                    {
+                        return self.value(next + 1, Lead::Until, false);
+                    }
+                    // `every day at 00:00`, `every Monday at 9am`.
+                    if matches!(token.text, "every" | "each")
+                        && shape.leads.contains(&Lead::Bare)
+                        && self
+                            .word(next + 1)
+                            .is_some_and(|w| matches!(w, "day" | "night" | "morning") || weekday(w).is_some())
+                    {
+                        next += if self.word(next + 1).is_some_and(|w| weekday(w).is_some()) { 1 } else { 2 };
+                        continue;
                     }
                     if shape.leads.contains(&Lead::Bare)
                         && let Some(found) = self.value(next, Lead::Bare, false)
@@ -600,7 +630,7 @@ impl Sentences<'_, '_> {
             if number.at_least(1_000_000_000) && unit >= 1_000_000_000 {
                 return Some((self.reading.found(number.stated(Unit::Seconds)?), next + 1));
             }
-            let wait = super::number::span(number.nanos(unit)?)?;
+            let wait = super::number::span(number.nanos(unit)?.checked_add(self.nanos_after(next + 1))?)?;
             return Some((Found { wait, absolute: false }, next + 1));
         }
         let span_fits = matches!(lead, Lead::In | Lead::After | Lead::Within | Lead::For | Lead::Colon);
@@ -628,6 +658,14 @@ impl Sentences<'_, '_> {
             return self.bare_number(next).map(|found| (found, next + 1));
         }
         None
+    }
+
+    /// `seconds: 24 nanos: 500000000`, as a protobuf message is printed.
+    fn nanos_after(&self, at: usize) -> u128 {
+        let at = if self.tokens.get(at).is_some_and(|t| t.kind == Kind::Break) { at + 1 } else { at };
+        let named = self.word(at) == Some("nanos") && self.is(at + 1, ":");
+        let figure = self.tokens.get(at + 2).filter(|_| named).and_then(duration::decimal);
+        figure.and_then(|figure| figure.nanos(1)).filter(|nanos| *nanos < 1_000_000_000).unwrap_or(0)
     }
 
     fn epoch(&self, at: usize) -> Option<Found> {
@@ -702,6 +740,15 @@ impl Sentences<'_, '_> {
     fn words_after(&self, at: usize, count: usize) -> impl Iterator<Item = &str> {
         let ends = |t: &&Token<'_>| !(t.kind == Kind::Sign && matches!(t.text, "." | "!" | "?" | ";"));
         self.tokens[(at + 1).min(self.tokens.len())..].iter().take_while(ends).filter_map(Token::word).take(count)
+    }
+
+    /// Returns the place of the word that stands right before `at`, or a place without a word.
+    fn joint_before(&self, at: usize) -> usize {
+        let mut before = at;
+        while before > 0 && matches!(self.tokens[before - 1].text, "_" | "-" | "\n") {
+            before -= 1;
+        }
+        before.checked_sub(1).unwrap_or(usize::MAX)
     }
 
     fn skip_joints(&self, mut at: usize) -> usize {

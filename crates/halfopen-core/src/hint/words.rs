@@ -100,6 +100,7 @@ pub(super) fn softens(word: &str) -> bool {
             | "der"
             | "примерно"
             | "value"
+            | "header"
             | "="
     )
 }
@@ -184,7 +185,7 @@ pub(super) fn foreign_verb(word: &str) -> Option<Rank> {
         "aguarde",
         "reessay",
         "attendez",
-        "patientez",
+        "patiente",
         "versuch",
         "warten",
         "riprov",
@@ -256,6 +257,7 @@ pub(super) fn is_shut(word: &str) -> bool {
             | "paused"
             | "wait"
             | "maintenance"
+            | "out"
             | "exhausted"
             | "closed"
             | "down"
