@@ -75,7 +75,7 @@ fn last(hits: &[Hit]) -> Option<Found> {
     let unrounded = |last: Found| {
         retries().filter(|found| found.wait.abs_diff(last.wait) < Duration::from_secs(1)).fold(last, Found::longer)
     };
-    retries().last().map(unrounded).or_else(|| on_line().map(|hit| hit.found).reduce(Found::longer))
+    retries().next_back().map(unrounded).or_else(|| on_line().map(|hit| hit.found).reduce(Found::longer))
 }
 
 /// How a verb is followed.
