@@ -214,7 +214,7 @@ pub fn record(
     if bytes > 2 * FILE_BYTES_MAX {
         return Err(ActivationError::Full { path, bytes });
     }
-    let store_anew = store_born_ms.is_some_and(|born| anew(&file, bytes, &entry.store, born));
+    let store_anew = store_born_ms.is_some() && all_born_apart(&file, bytes, &entry.store, store_born_ms);
     // One write: what another process appends lands before or behind it, never in it.
     let written = file.write(line.as_bytes()).map_err(io)?;
     if written < line.len() {
@@ -261,8 +261,20 @@ fn put_aside(file: &File, path: &Path) -> bool {
     !current || fs::rename(path, path.with_file_name(NAME_BEFORE)).is_ok()
 }
 
-/// Returns whether the last lines of this store each saw it born at another time, this run included.
-fn anew(file: &File, bytes: u64, store: &str, born: i64) -> bool {
+/// Returns whether each of the last runs found the store created anew, so that nothing is remembered: a container
+/// without a volume, a folder that is cleaned.
+#[must_use]
+pub fn created_anew(store: &Location) -> bool {
+    let file = file_of(store).and_then(|path| File::open(path).ok());
+    file.is_some_and(|file| {
+        let bytes = file.metadata().map_or(0, |there| there.len());
+        all_born_apart(&file, bytes, &named(store), None)
+    })
+}
+
+/// Returns whether the last [`ANEW_MAX`] births of this store all differ: that of `now`, if it is given, and those in
+/// the last lines.
+fn all_born_apart(file: &File, bytes: u64, store: &str, now: Option<i64>) -> bool {
     let mut tail = Vec::new();
     let mut file = file;
     if file.seek(SeekFrom::Start(bytes.saturating_sub(TAIL_BYTES))).is_err()
@@ -271,7 +283,7 @@ fn anew(file: &File, bytes: u64, store: &str, born: i64) -> bool {
         return false;
     }
     let tail = String::from_utf8_lossy(&tail);
-    let mut births = vec![born];
+    let mut births: Vec<i64> = now.into_iter().collect();
     for entry in tail.lines().rev().filter_map(parsed).filter(|entry| entry.store == store) {
         let Some(born) = entry.store_born_ms else { return false };
         if births.contains(&born) {
@@ -556,7 +568,9 @@ mod tests {
             })
             .concat();
         fs::write(file(&store), lines).expect("written");
+        assert!(!created_anew(&store));
         assert!(record(&store, "a", &Figures::default(), &[], 3).expect("recorded").store_anew);
+        assert!(created_anew(&store));
         assert!(!record(&store, "a", &Figures::default(), &[], 4).expect("recorded").store_anew);
     }
 }

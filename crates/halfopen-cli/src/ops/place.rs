@@ -1,5 +1,6 @@
 //! Finds what all commands work on: the policy file and the store.
 
+use halfopen::activation;
 use halfopen::config::{Config, ConfigError};
 use halfopen::handle::{CircuitView, Handle, StoreHealth};
 use halfopen::store::{Location, StoreError};
@@ -51,6 +52,17 @@ impl Place {
         // What cannot be written now is seen as it would be, and written by whoever comes next.
         let _ = handle.sweep(&|dependency| self.policy(dependency));
         Ok(handle)
+    }
+
+    /// Warns if each of the last runs found the store created anew.
+    pub(super) fn warn_of_new_stores(&self) {
+        if activation::created_anew(&self.store) {
+            ui::warn(&format!(
+                "{} was created anew on each of the last three runs, so nothing is remembered from run to run; \
+                 put it on a disk that stays: --store PATH or HALFOPEN_STORE",
+                activation::named(&self.store)
+            ));
+        }
     }
 
     /// Returns the rules of a circuit's dependency.

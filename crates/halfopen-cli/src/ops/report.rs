@@ -56,6 +56,7 @@ pub(super) fn run(shared: &Shared, args: &ReportArgs) -> Done {
                 "nothing is guarded, or under another HOME or --store: put halfopen run -- in front of the command",
             );
         }
+        place.warn_of_new_stores();
         if report.unreadable > 0 {
             ui::warn(&format!("{} lines could not be read", report.unreadable));
         }

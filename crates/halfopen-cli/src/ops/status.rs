@@ -48,6 +48,7 @@ pub(super) fn run(shared: &Shared, args: &StatusArgs) -> Done {
         return OK;
     }
     ui::say(&about_store(&place, &when));
+    place.warn_of_new_stores();
     if circuits.is_empty() {
         ui::say_with_hint("no circuit is known yet", "one appears with its first call: halfopen run -- CMD");
         return OK;

@@ -173,6 +173,26 @@ fn every_transition_has_the_six_fields() {
     assert!(table.contains("fixed, by marie (uid "), "{table}");
 }
 
+/// S082: a policy that changes keeps what is: state, remaining time, generation.
+#[test]
+fn a_changed_policy_keeps_the_live_state() {
+    let world = World::new();
+    world.calls("ocr", Class::ServerError, None, 5);
+    let before = world.halfopen(&["status", "--json"]).json();
+    world.write(
+        "policy.yaml",
+        "dependency_guard: {name: ocr, circuit: {open_after_failures: 2, failure_window_sec: 5, open_for_sec: 1}}\n",
+    );
+    let after = world.halfopen(&["status", "--json", "--policy", "policy.yaml"]).json();
+    for key in ["state", "generation", "hold"] {
+        assert_eq!(before[0][key], after[0][key]);
+    }
+    // The wall clock is read anew for each, so the printed instants may differ by its last millisecond.
+    let seconds =
+        |list: &Value| list[0]["open_until"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap().as_millisecond();
+    assert!((seconds(&before) - seconds(&after)).abs() <= 5, "{before} {after}");
+}
+
 #[test]
 fn what_makes_no_sense_is_a_usage_error() {
     let world = World::new();

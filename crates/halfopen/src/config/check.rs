@@ -199,6 +199,13 @@ impl About<'_, '_> {
                 );
             }
         }
+        if queues || actions.contains(&OnOpenAction::ManualReview) {
+            self.note(
+                action,
+                "the durable queue is not in this version: halfopen run fails fast instead, and says so".to_owned(),
+                "the key can stay; what else it needs is checked already",
+            );
+        }
         if queues && self.policy.probe.is_none() && !self.replay_is_safe() {
             self.warn(
                 action,

@@ -96,14 +96,14 @@ impl Config {
     }
 
     /// Finds and reads the policy file: the one that was `named`, else the person's own, else none. What is found in
-    /// the current folder is never taken.
+    /// the current folder is never taken, and nothing is said about what may be meant otherwise.
     ///
     /// # Errors
     ///
     /// As [`Config::load`].
     pub fn find(named: Option<&Path>, surface: Surface) -> Result<Self, ConfigError> {
         match locate(named, Here::Ignored) {
-            Some(path) => Ok(Self::load(&path, surface)?.0),
+            Some(path) => Ok(Self::judged(&read(&path)?, &path, Some(surface), Demand::Usable)?.0),
             None => Ok(Self::built_in()),
         }
     }
@@ -141,8 +141,18 @@ impl Config {
         surface: Option<Surface>,
         demand: Demand,
     ) -> Result<(Self, Vec<Finding>), ConfigError> {
-        let name = path.display().to_string();
-        let mut reader = Reader::new(Source { name: &name, text });
+        let (config, remarks) = Self::judged(text, path, surface, demand)?;
+        Ok((config, rendered(text, path, &remarks)))
+    }
+
+    /// Reads a text and gathers the remarks about it; only errors are rendered.
+    fn judged(
+        text: &str,
+        path: &Path,
+        surface: Option<Surface>,
+        demand: Demand,
+    ) -> Result<(Self, Vec<Remark>), ConfigError> {
+        let mut reader = Reader::new(Source { name: "", text });
         let file = match tree::parse(text) {
             Ok(root) => {
                 let file = reader.file(&root);
@@ -155,14 +165,12 @@ impl Config {
                 RawFile::default()
             }
         };
-        let Reader { source, mut remarks, .. } = reader;
+        let mut remarks = reader.remarks;
         remarks.sort_by_key(|remark| (remark.span.start, std::cmp::Reverse(remark.level)));
-        let findings = |remarks: &[Remark]| remarks.iter().map(|remark| source.finding(remark)).collect::<Vec<_>>();
         if remarks.iter().any(|remark| remark.level == Level::Error) {
-            return Err(ConfigError::Invalid { path: path.to_owned(), findings: findings(&remarks) });
+            return Err(ConfigError::Invalid { path: path.to_owned(), findings: rendered(text, path, &remarks) });
         }
-        let config = Self::resolved(file, path, surface);
-        Ok((config, findings(&remarks)))
+        Ok((Self::resolved(file, path, surface), remarks))
     }
 
     fn resolved(file: RawFile, path: &Path, surface: Option<Surface>) -> Self {
@@ -186,6 +194,12 @@ impl Config {
             None => resolve::dependency(&self.defaults, name, surface),
         }
     }
+}
+
+fn rendered(text: &str, path: &Path, remarks: &[Remark]) -> Vec<Finding> {
+    let name = path.display().to_string();
+    let source = Source { name: &name, text };
+    remarks.iter().map(|remark| source.finding(remark)).collect()
 }
 
 /// Returns the surface a dependency is written for.
