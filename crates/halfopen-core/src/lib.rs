@@ -14,6 +14,7 @@ pub mod outcome;
 pub mod hint;
 pub mod classify;
 pub mod verdict;
+pub mod redact;
 pub mod backoff;
 pub mod retry;
 pub mod permit;

@@ -1,0 +1,68 @@
+//! What must hold of every embedded pack: each rule can be used, has examples both ways, and they come out.
+
+use super::packs::{PACKS, Pack};
+use super::raw::RawPack;
+use super::rule::Rule;
+use super::{Classifier, examples};
+
+fn written(name: &str) -> RawPack {
+    let (_, text) = SOURCES.iter().find(|(pack, _)| *pack == name).expect("every pack has its source");
+    serde_saphyr::from_str(text).expect("the build script has read it")
+}
+
+include!(concat!(env!("OUT_DIR"), "/sources.rs"));
+
+#[test]
+fn every_pack_says_what_it_is_for_and_what_it_rests_on() {
+    for pack in PACKS {
+        let raw = written(pack.name);
+        assert!(!raw.about.is_empty() && !raw.sources.is_empty(), "{}: about, sources", pack.name);
+        assert_eq!(raw.checked.len(), 10, "{}: checked", pack.name);
+        Pack::new(&raw, false).unwrap_or_else(|error| panic!("{}: {error}", pack.name));
+    }
+}
+
+#[test]
+fn every_rule_of_every_pack_can_be_used() {
+    for pack in PACKS {
+        let raw = written(pack.name);
+        let mut names = std::collections::BTreeSet::new();
+        for rule in &raw.rules {
+            assert!(names.insert(&rule.name), "{}/{}: twice", pack.name, rule.name);
+            let read = Rule::new(pack.name, rule).and_then(|rule| rule.check().map(|()| rule));
+            read.unwrap_or_else(|error| panic!("{}/{}: {error}", pack.name, rule.name));
+        }
+        assert_eq!(pack.rules().len(), raw.rules.len(), "{}: none is lost on the way", pack.name);
+    }
+}
+
+#[test]
+fn every_rule_of_every_pack_has_examples_both_ways() {
+    for pack in PACKS {
+        for rule in &written(pack.name).rules {
+            let both = !rule.examples.speaks.is_empty() && !rule.examples.silent.is_empty();
+            assert!(both, "{}/{}", pack.name, rule.name);
+        }
+    }
+}
+
+#[test]
+fn every_example_comes_out_as_its_rule_says() {
+    let mut wrong = Vec::new();
+    for pack in PACKS {
+        let classifier = Classifier::new(pack.name, Vec::new()).expect("it is embedded");
+        for rule in &written(pack.name).rules {
+            let failures = examples::failures(&classifier, pack.name, rule);
+            wrong.extend(failures.into_iter().map(|failure| format!("{}/{}: {failure}", pack.name, rule.name)));
+        }
+    }
+    assert!(wrong.is_empty(), "{} examples:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn a_tool_finds_its_pack() {
+    assert_eq!(super::profile_for_command("claude"), "claude-code");
+    assert_eq!(super::profile_for_command("no-such-tool"), "generic");
+    assert_eq!(super::profile_for_tool("claude-code+kimi"), "claude-code");
+    assert_eq!(super::profile_for_host("api.example.invalid"), "generic");
+}
