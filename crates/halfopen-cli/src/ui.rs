@@ -36,6 +36,12 @@ pub fn raw(text: &str) {
     write_stderr(text);
 }
 
+/// Writes data: one line, or several, to standard output. A reader that went away is no error of ours.
+pub fn data(text: &str) {
+    let mut out = anstream::stdout().lock();
+    let _ = writeln!(out, "{text}");
+}
+
 fn prefixed(text: &str) -> String {
     let mut block = String::with_capacity(text.len() + 16);
     for line in text.lines() {

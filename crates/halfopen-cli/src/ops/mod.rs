@@ -17,6 +17,7 @@ mod schema;
 pub mod init;
 pub mod events;
 pub mod report;
+pub mod classify;
 pub mod completions;
 
 use clap::Subcommand;
@@ -47,6 +48,8 @@ pub enum OpsCommand {
     Events(events::EventsArgs),
     /// Add up what the protection did, zeros included
     Report(report::ReportArgs),
+    /// Say what an outcome means, by which rule, and what follows
+    Classify(Box<classify::ClassifyArgs>),
     /// Print completions for a shell
     Completions(completions::CompletionsArgs),
 }
@@ -86,6 +89,7 @@ pub fn run(shared: &Shared, command: &OpsCommand) -> u8 {
         OpsCommand::Init(args) => init::run(shared, args),
         OpsCommand::Events(args) => events::run(shared, args),
         OpsCommand::Report(args) => report::run(shared, args),
+        OpsCommand::Classify(args) => Ok(classify::run(shared, args)),
         OpsCommand::Completions(args) => completions::run(args),
     };
     match done {
