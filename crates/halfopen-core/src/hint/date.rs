@@ -100,6 +100,7 @@ pub(super) fn weekday(word: &str) -> Option<i8> {
 /// Reads the day that begins at token `at`, and returns it with the place after it.
 pub(super) fn read(tokens: &[Token<'_>], at: usize) -> Option<(Day, usize)> {
     year_first(tokens, at)
+        .or_else(|| eastern(tokens, at))
         .or_else(|| month_first(tokens, at))
         .or_else(|| day_first(tokens, at))
         .or_else(|| slashed(tokens, at))
@@ -139,6 +140,16 @@ fn year_first(tokens: &[Token<'_>], at: usize) -> Option<(Day, usize)> {
     };
     let last = tokens.get(at + 4).filter(|t| !t.spaced)?.whole(2)?;
     Some((day(Some(year), month_number, last)?, at + 5))
+}
+
+/// `2026年3月10日`, with a blank or a sign behind it.
+fn eastern(tokens: &[Token<'_>], at: usize) -> Option<(Day, usize)> {
+    let figure = |at: usize, signs: [&str; 2]| {
+        tokens.get(at + 1).filter(|sign| signs.contains(&sign.text)).and_then(|_| tokens.get(at)?.whole(4))
+    };
+    let year = figure(at, ["年", "년"])?;
+    let month = i8::try_from(figure(at + 2, ["月", "월"])?).ok()?;
+    Some((day(Some(year), month, figure(at + 4, ["日", "일"])?)?, at + 6))
 }
 
 /// `Oct 31`, `June 18th, 2026`, `Mar 02 2026`.

@@ -215,8 +215,8 @@ fn eastern_day(text: &str, tokens: &[Token<'_>], at: usize, moment: &Moment) -> 
     let spelled_tokens = super::lex::lex(&spelled);
     let (instant, end) = when::read(&spelled, &spelled_tokens, 0, moment)?;
     let consumed = spelled_tokens.get(end).map_or(spelled.len(), |t| t.start).saturating_sub(head.len());
-    let next = tokens.iter().position(|t| t.start >= time_at + consumed.min(clock.len())).unwrap_or(tokens.len());
-    Some((instant, next.max(month_at + 4)))
+    let ahead = tokens[month_at + 4..].iter().take_while(|t| t.start < time_at + consumed.min(clock.len())).count();
+    Some((instant, month_at + 4 + ahead))
 }
 
 const ENGLISH_MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];

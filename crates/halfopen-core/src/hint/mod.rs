@@ -189,6 +189,9 @@ const fn may_have_hint(class: Class) -> bool {
     }
 }
 
+/// The shortest wait that a sentence or a field can mean for an allowance that time alone does not refill.
+const QUOTA_WAIT_MIN: Duration = Duration::from_secs(600);
+
 /// Asks the sources in their order.
 fn stated(
     input: &HintInput<'_>,
@@ -201,11 +204,18 @@ fn stated(
     if unknown && input.kind == Surroundings::Command {
         return None;
     }
+    // Money does not come back in seconds: such a delay was made for another limit.
+    let credible = |found: &Found| input.class != Class::QuotaExhausted || found.wait >= QUOTA_WAIT_MIN;
     let first = headers::retry_after(headers, reading)
-        .or_else(|| body.found.map(|found| (found, HintSource::Body)))
+        .or_else(|| body.found.filter(credible).map(|found| (found, HintSource::Body)))
         .or_else(|| resets::reset(headers, reading).map(|found| (found, HintSource::ResetHeader)))
         .or_else(|| body.reset.map(|found| (found, HintSource::ResetHeader)))
-        .or_else(|| prose::read(input.texts, reading).filter(|_| !unknown).map(|found| (found, HintSource::Text)))
+        .or_else(|| {
+            prose::read(input.texts, reading)
+                .filter(credible)
+                .filter(|_| !unknown)
+                .map(|found| (found, HintSource::Text))
+        })
         .or_else(|| dumped(input, reading).filter(|_| !unknown))
         .or_else(|| refresh::read(input.texts).filter(|_| !unknown).map(|found| (found, HintSource::Text)));
     let of_headers =

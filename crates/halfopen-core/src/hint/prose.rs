@@ -143,6 +143,10 @@ impl Sentences<'_, '_> {
     }
 
     fn at_word(&self, at: usize, word: &str) -> Option<(Found, Rank)> {
+        // `?wait=30&retry=5`: part of an address.
+        if at > 0 && matches!(self.tokens[at - 1].text, "?" | "&" | "/") && !self.tokens[at].spaced {
+            return None;
+        }
         match word {
             "retry" => self.retry(at),
             "try" => {
@@ -169,11 +173,15 @@ impl Sentences<'_, '_> {
                 }
                 Some((self.follow(at + 1, Shape::AVAILABLE)?.0, Rank::Reset))
             }
+            "off" | "pause" if self.words_before(at, 3).any(|w| matches!(w, "please" | "must" | "should")) => {
+                let from = if self.word(at + 1) == Some("for") { at + 2 } else { at + 1 };
+                Some((self.value(from, Lead::For, false)?.0, Rank::Retry))
+            }
             "ready" if self.before(at) == Some("be") => Some((self.follow(at + 1, Shape::AVAILABLE)?.0, Rank::Reset)),
             "reset" | "resets" | "resetting" | "renews" | "renew" | "renewal" | "replenishes" | "refills"
             | "refill" | "refreshes" => self.reset(at),
             "regain" | "resume" | "resumes" | "recover" | "recovers" | "reopen" | "reopens" | "unlock" | "unlocks"
-            | "unblock" | "refresh" | "return" | "returns" | "restart" | "restarts" => self.resume(at),
+            | "unblock" | "unblocks" | "refresh" | "return" | "returns" | "restart" | "restarts" => self.resume(at),
             "restored" | "lifted" | "renewed" | "refreshed" | "replenished" | "unlocked" | "unblocked"
             | "reinstated" | "reactivated" | "reenabled" | "enabled" | "removed" | "cleared" | "resumed"
             | "refilled" => {
@@ -213,7 +221,11 @@ impl Sentences<'_, '_> {
             let shape = Shape { leads: &[Lead::Colon], between_max: 3, ..Shape::RETRY };
             return Some((self.follow(at + 1, shape)?.0, Rank::Retry));
         }
-        let (found, end) = self.follow(at + 1, Shape::RETRY)?;
+        let shape = match before {
+            Some("earliest") => Shape { leads: &[Lead::Colon, Lead::At, Lead::In], bare_number: false, ..Shape::RETRY },
+            Some(_) | None => Shape::RETRY,
+        };
+        let (found, end) = self.follow(at + 1, shape)?;
         let own = matches!(before, Some("will" | "auto" | "automatic" | "automatically" | "ll" | "next" | "we"))
             || self.words_before(at, 3).any(|w| matches!(w, "will" | "going"))
             || self.own_attempt_after(end);
@@ -683,12 +695,15 @@ impl Sentences<'_, '_> {
         let stands_alone = match follows {
             None => true,
             Some(t) if t.kind == Kind::Break => {
-                let beyond = self.tokens.get(at + 2);
-                // A number or a unit on the next line may belong to this one.
-                !self.was_wrapped(at + 1)
-                    || beyond.is_none_or(|t| {
-                        t.kind == Kind::Break || t.word().is_some_and(|w| w.len() > 3 && duration::unit(w).is_none())
-                    })
+                // A unit or more digits on the next line may belong to this one.
+                let broken = match self.tokens.get(at + 2) {
+                    Some(t) if t.kind == Kind::Word => t.text.len() <= 3 || duration::unit(t.text).is_some(),
+                    Some(t) if t.kind == Kind::Number => self.tokens.get(at + 3).is_none_or(|t| {
+                        t.kind == Kind::Break || t.is(".") || t.word().is_some_and(|w| duration::unit(w).is_some())
+                    }),
+                    Some(_) | None => false,
+                };
+                !broken || !self.was_wrapped(at + 1)
             }
             Some(t) if t.kind == Kind::Word => matches!(t.text, "before" | "and" | "or" | "to"),
             Some(t) => !matches!(t.text, "/" | ":" | "%" | "-" | "_" | "×" | "*" | "@" | "+") && t.kind == Kind::Sign,
@@ -733,13 +748,26 @@ impl Sentences<'_, '_> {
     /// Returns up to `count` words before `at` in the same sentence, the nearest first.
     fn words_before(&self, at: usize, count: usize) -> impl Iterator<Item = &str> {
         let ends = |t: &&Token<'_>| !(t.kind == Kind::Sign && matches!(t.text, "." | "!" | "?" | ";"));
-        self.tokens[..at.min(self.tokens.len())].iter().rev().take_while(ends).filter_map(Token::word).take(count)
+        let reach = 4 * count + 8;
+        self.tokens[..at.min(self.tokens.len())]
+            .iter()
+            .rev()
+            .take(reach)
+            .take_while(ends)
+            .filter_map(Token::word)
+            .take(count)
     }
 
     /// Returns up to `count` words after `at` in the same sentence.
     fn words_after(&self, at: usize, count: usize) -> impl Iterator<Item = &str> {
         let ends = |t: &&Token<'_>| !(t.kind == Kind::Sign && matches!(t.text, "." | "!" | "?" | ";"));
-        self.tokens[(at + 1).min(self.tokens.len())..].iter().take_while(ends).filter_map(Token::word).take(count)
+        let reach = 4 * count + 8;
+        self.tokens[(at + 1).min(self.tokens.len())..]
+            .iter()
+            .take(reach)
+            .take_while(ends)
+            .filter_map(Token::word)
+            .take(count)
     }
 
     /// Returns the place of the word that stands right before `at`, or a place without a word.

@@ -77,14 +77,19 @@ fn fixed(minutes: i32) -> TimeZone {
 /// Reads a zone at token `at` of `text`.
 pub(super) fn read(text: &str, tokens: &[Token<'_>], at: usize) -> Read {
     let Some(first) = tokens.get(at) else { return Read::Nothing };
-    if first.is("(") || first.is("[") {
-        return match read(text, tokens, at + 1) {
-            Read::Zone(zone, end) => Read::Zone(zone, past_bracket(tokens, end)),
-            Read::Local(end) => Read::Local(past_bracket(tokens, end)),
-            Read::Unknown => Read::Unknown,
-            Read::Nothing => Read::Nothing,
-        };
+    if !(first.is("(") || first.is("[")) {
+        return bare(text, tokens, at);
     }
+    match bare(text, tokens, at + 1) {
+        Read::Zone(zone, end) => Read::Zone(zone, past_bracket(tokens, end)),
+        Read::Local(end) => Read::Local(past_bracket(tokens, end)),
+        other @ (Read::Unknown | Read::Nothing) => other,
+    }
+}
+
+/// Reads a zone without brackets.
+fn bare(text: &str, tokens: &[Token<'_>], at: usize) -> Read {
+    let Some(first) = tokens.get(at) else { return Read::Nothing };
     if let Some((minutes, end)) = offset(tokens, at) {
         return minutes.map_or(Read::Unknown, |minutes| Read::Zone(fixed(minutes), end));
     }
