@@ -22,12 +22,13 @@ use std::time::{Duration, Instant};
 use halfopen_core::chance::Chance;
 use halfopen_core::circuit::{Circuit, Facts};
 use halfopen_core::circuit_id::CircuitId;
+use halfopen_core::outcome::Reached;
 use halfopen_core::pair::{self, Answer, Pair, PairEvents, Pass, Side};
 use halfopen_core::permit::{Ask, Permit, PermitKind, Refusal};
 use halfopen_core::policy::Policy;
 use halfopen_core::snapshot::EventRecord;
 use halfopen_core::time::Timestamp;
-use halfopen_core::verdict::Verdict;
+use halfopen_core::verdict::{Class, Verdict};
 
 use crate::clock::Clock;
 use crate::store::{Location, PATIENCE, Store, StoreError};
@@ -36,8 +37,8 @@ use registry::Seats;
 
 pub use operate::{CircuitView, Why};
 
-/// How long one operation waits for other processes while the store is believed lost; a door call makes at most two.
-const LOST_PATIENCE: Duration = Duration::from_millis(100);
+/// How long one step waits for other processes while the store is believed lost; a door call makes at most five.
+const LOST_PATIENCE: Duration = Duration::from_millis(50);
 
 /// How long a store that kept everybody waiting is left alone.
 const BUSY_PAUSE: Duration = Duration::from_secs(1);
@@ -235,6 +236,36 @@ impl Handle {
         self.tidy_after(&events);
     }
 
+    /// Foretells what a fresh ask will be answered as long as nobody changes the circuits; `None` if that takes a lock,
+    /// or if a success would have something to change.
+    pub(crate) fn forecast(&self, route: &Route, policy: &Policy) -> Option<Forecast> {
+        let (store, true) = self.store()? else { return None };
+        let seen = match registry::look(&store, route) {
+            Ok(seen) => seen,
+            Err(error) => {
+                self.note_lost(&error);
+                return None;
+            }
+        };
+        let now = self.clock.now();
+        let account = seen.account.as_ref();
+        let refused = match pair::peek(&seen.place, account, policy, Ask::Fresh, now, self.chance())? {
+            Answer::Refused { side, refusal } => Some((side, refusal)),
+            Answer::Granted(pass) => {
+                let success = Verdict::plain(Class::Success, "", Reached::Answered);
+                let free = pair::settles_for_free(&seen.place, account, policy, &pass, &success, now);
+                let regular = |permit: &Permit| permit.kind == PermitKind::Regular;
+                if !free || !regular(&pass.place) || !pass.account.as_ref().is_none_or(regular) {
+                    return None;
+                }
+                None
+            }
+        };
+        let wakes = [seen.place.next_wake(policy), account.and_then(|circuit| circuit.next_wake(policy))];
+        let lasts = wakes.into_iter().flatten().map(|wake| now.until(wake.at)).min();
+        Some(Forecast { refused, generations: (seen.place.generation(), account.map(Circuit::generation)), lasts })
+    }
+
     /// Answers in up to three ways: `quick` from a plain read, if that can answer; `locked` as the only writer; and,
     /// where the store fails, `alone` on what is remembered in memory.
     fn answer<T>(
@@ -331,7 +362,7 @@ impl Handle {
     }
 
     /// Returns the next independent draw.
-    fn chance(&self) -> Chance {
+    pub(crate) fn chance(&self) -> Chance {
         self.seed.nth(self.drawn.fetch_add(1, Ordering::Relaxed))
     }
 
@@ -339,6 +370,17 @@ impl Handle {
     fn back(&self) -> MutexGuard<'_, Back> {
         self.back.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What a fresh ask will be answered for a while.
+#[derive(Clone, Debug)]
+pub(crate) struct Forecast {
+    /// The refusal; `None` if it will be granted, and its success will change nothing.
+    pub(crate) refused: Option<(Side, Refusal)>,
+    /// The generations of place and account.
+    pub(crate) generations: (u64, Option<u64>),
+    /// How long, if time alone will change it.
+    pub(crate) lasts: Option<Duration>,
 }
 
 /// The circuits of a route as a plain read saw them; where there is none, a new one.

@@ -11,6 +11,7 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 pub mod handle;
+pub mod guard;
 pub mod clock;
 pub mod config;
 pub mod store;

@@ -15,4 +15,6 @@ mod registry;
 #[cfg(test)]
 mod lost;
 #[cfg(test)]
+mod guard;
+#[cfg(test)]
 mod processes;
