@@ -31,9 +31,14 @@ use crate::clock::{Boot, Clock};
 use contend::contend;
 use files::FileId;
 
-/// A writer that finds the log longer than this, in bytes, writes it back: 48 pages, about fifteen transactions. The
+/// A writer that finds the log longer than this, in bytes, may write it back: 48 pages, about fifteen transactions. The
 /// log is short because every first opening after a quiet time reads all of it again.
 const LOG_BYTES_MAX: u64 = 48 * (4096 + 24);
+
+/// One writer in so many does it, because in a storm of writers each write-back holds up all others; and every one
+/// that finds the log so many times as long.
+const WRITE_BACK_ONE_IN: u32 = 6;
+const LOG_TIMES_MAX: u64 = 4;
 
 /// The store in a SQLite file.
 #[derive(Debug)]
@@ -201,7 +206,9 @@ impl Sqlite {
     /// in the way it does what it can and leaves the rest to the next.
     pub(super) fn tidy(&self) -> Result<(), StoreError> {
         let length = std::fs::metadata(&self.log_path).map_or(0, |log| log.len());
-        if length <= LOG_BYTES_MAX {
+        let is_due = length > LOG_BYTES_MAX * LOG_TIMES_MAX
+            || (length > LOG_BYTES_MAX && fastrand::u32(0..WRITE_BACK_ONE_IN) == 0);
+        if !is_due {
             return Ok(());
         }
         let line = self.line();
@@ -429,5 +436,40 @@ impl Failure<'_> {
             Some(ErrorCode::DiskFull) => StoreError::Full { path, cause },
             _ => StoreError::Unusable { path, cause },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_disk_is_reported_as_such_and_nothing_is_half_done() {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = Clock::system();
+        let sqlite = Sqlite::open(&dir.path().join("h.db"), &clock, Duration::from_secs(5)).unwrap();
+        let pages: i64 = sqlite.line().conn.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
+        sqlite.line().conn.pragma_update(None, "max_page_count", pages).unwrap();
+        let mut saved = 0;
+        let error = loop {
+            let id = format!("dependency-{saved}").parse().unwrap();
+            match sqlite.transact(&clock, |txn| txn.save(&id, &Circuit::new())) {
+                Ok(()) => saved += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error, StoreError::Full { .. }), "{error}");
+        assert!(error.to_string().contains("the disk is full"), "{error}");
+        assert_eq!(sqlite.all(clock.now()).unwrap().len(), saved);
+    }
+
+    #[test]
+    fn reader_that_never_writes_sets_nothing_up_for_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = Clock::system();
+        drop(Sqlite::open(&dir.path().join("h.db"), &clock, Duration::from_secs(5)).unwrap());
+        let sqlite = Sqlite::open(&dir.path().join("h.db"), &clock, Duration::from_secs(5)).unwrap();
+        sqlite.all(clock.now()).unwrap();
+        assert!(!sqlite.line().can_write);
     }
 }
