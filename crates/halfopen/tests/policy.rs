@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use halfopen::config::keys::{KEYS, Key, Kind};
 use halfopen::config::{Config, ConfigError, Demand, Finding, Level};
+use halfopen::core::classify::raw::{RawCondition, RawExample, RawRule, RawTest};
 use halfopen::core::policy::{Jitter, OnOpenAction, Policy, Surface};
 use test_case::test_case;
 
@@ -370,6 +371,59 @@ fn a_file_that_cannot_be_read_says_why() {
     assert!(Config::load(&bytes, Surface::Run).expect_err("bytes").to_string().contains("byte 6 is not UTF-8"));
 }
 
+const RULE: &str = "dependency_guard:
+  name: ocr
+  profile: curl
+  classify:
+  - name: backlog
+    when:
+    - stderr: {says: backlog too large}
+    class: overloaded
+    wait: 30s
+    examples:
+      speaks:
+      - stderr: 'ocr: backlog too large, come back later'
+        exit: 3
+      silent:
+      - stderr: 'ocr: no such page'
+        exit: 3
+";
+
+#[test]
+fn own_rules_are_read_tried_and_handed_on() -> Result<(), ConfigError> {
+    let (config, findings) = parse(RULE)?;
+    assert_eq!(findings, []);
+    let rules = config.dependency("ocr", Surface::Run).classify;
+    assert_eq!(rules.iter().map(|rule| rule.name.as_str()).collect::<Vec<_>>(), ["backlog"]);
+    Ok(())
+}
+
+#[test_case("says: backlog", "say: backlog", "stderr: {say", "unknown field `say`"; "an unknown field of a test")]
+#[test_case("class: overloaded", "clas: overloaded", "clas:", "unknown field `clas`"; "an unknown field of a rule")]
+#[test_case("class: overloaded", "class: overload", "class: overload", "unknown class"; "an unknown class")]
+#[test_case("- stderr: {says", "- stdrr: {says", "- stdrr", "unknown variant `stdrr`"; "an unknown place")]
+#[test_case("wait: 30s", "wait: soon", "wait: soon", "`wait`"; "no duration")]
+#[test_case("says: backlog too large", "matches: '(unclosed'", "matches: '(unclosed'", "`when.matches`: regex parse error"; "no regular expression")]
+#[test_case("name: backlog", "name: back log", "name: back log", "`name`"; "no name")]
+#[test_case("'ocr: backlog too large, come back later'", "'ocr: all is well'", "'ocr: all is well'", "`examples.speaks` 1"; "an example on which it does not speak")]
+#[test_case("no such page", "backlog too large", "'ocr: backlog too large'", "`examples.silent` 1: the rule decides"; "an example on which it should not speak")]
+fn a_mistake_in_a_rule_is_shown_where_it_stands(right: &str, wrong: &str, line: &str, said: &str) {
+    let text = RULE.replace(right, wrong);
+    assert_ne!(text, RULE);
+    let findings = findings(&text, Demand::Usable);
+    let error = findings.iter().find(|finding| finding.level == Level::Error).expect("an error");
+    assert!(error.message.contains(said), "{}", error.rendered);
+    let shown = text.lines().nth(error.line - 1).expect("a line");
+    assert!(shown.contains(line), "{}", error.rendered);
+    assert!(!error.message.contains('\n'), "{}", error.message);
+}
+
+#[test]
+fn a_profile_that_is_none_is_refused_with_the_nearest() {
+    assert!(rendered(&guard("profile: claud-code")).contains("the nearest pack is `claude-code`"));
+    assert!(rendered(&guard("profile: zzzzz")).contains("known packs are "));
+}
+
 /// Returns the policy files a user can copy.
 fn examples() -> Vec<(String, String)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
@@ -402,7 +456,8 @@ fn the_schema_takes_the_examples_and_every_example_of_a_key() {
     let mut texts = examples();
     texts.push(("the block of the design".to_owned(), BLOCK.to_owned()));
     texts.push(("an empty file".to_owned(), String::new()));
-    for key in KEYS.iter().filter(|key| key.kind != Kind::Group && key.kind != Kind::Rules) {
+    texts.push(("a rule".to_owned(), RULE.to_owned()));
+    for key in KEYS.iter().filter(|key| key.kind != Kind::Group) {
         texts.push((key.path.to_owned(), with(key, key.example)));
     }
     for (path, text) in texts {
@@ -427,6 +482,29 @@ fn the_schema_refuses_what_the_reader_refuses(line: &str) {
     let text = guard(line).replace("  name: ocr\n", if line.starts_with("name") { "" } else { "  name: ocr\n" });
     assert!(parse(&text).is_err());
     assert!(!validator.is_valid(&as_json(&text)), "{text}");
+}
+
+/// The written form of a rule and its schema name the same keys.
+#[test]
+fn the_schema_knows_the_keys_of_a_rule() {
+    let schema = halfopen::config::schema::schema();
+    let keys = |value: &serde_json::Value| -> Vec<String> {
+        let mut keys: Vec<String> = value.as_object().expect("an object").keys().cloned().collect();
+        keys.sort();
+        keys
+    };
+    let rule = serde_json::to_value(RawRule::default()).expect("JSON");
+    assert_eq!(keys(&schema["$defs"]["rule"]["properties"]), keys(&rule));
+    let test = serde_json::to_value(RawTest::default()).expect("JSON");
+    assert_eq!(keys(&schema["$defs"]["test"]["properties"]), keys(&test));
+    let example = serde_json::to_value(RawExample::default()).expect("JSON");
+    assert_eq!(keys(&schema["$defs"]["example"]["properties"]), keys(&example));
+    // The grammar itself lists the conditions it knows.
+    let condition = serde_json::from_str::<RawCondition>(r#"{"nothing": 1}"#).expect_err("unknown").to_string();
+    for name in keys(&schema["$defs"]["condition"]["properties"]) {
+        assert!(condition.contains(&format!("`{name}`")), "{name} in {condition}");
+    }
+    assert_eq!(condition.matches('`').count() / 2 - 1, keys(&schema["$defs"]["condition"]["properties"]).len());
 }
 
 /// Returns a policy in which `key` is written as `value`.
@@ -457,7 +535,7 @@ fn every_key_changes_what_a_policy_says() {
         format!("{:?}", config.dependency(&name, Surface::Run))
     };
     let silent = of("dependency_guard: {name: zebra}\n");
-    for key in KEYS.iter().filter(|key| key.kind != Kind::Group && key.kind != Kind::Rules) {
+    for key in KEYS.iter().filter(|key| key.kind != Kind::Group) {
         assert_ne!(of(&with(key, key.example)), silent, "{}", key.path);
     }
 }

@@ -5,11 +5,13 @@
 
 use std::time::Duration;
 
+use halfopen_core::classify::raw::RawRule;
+use halfopen_core::classify::{ProfileError, check_rules, profiles};
 use halfopen_core::policy::{Mode, OnOpenAction, Policy, Replay, Surface};
 
 use super::finding::Level;
-use super::raw::{Raw, RawFile, Reader};
-use super::{resolve, written_for};
+use super::raw::{Raw, RawFile, Reader, Written};
+use super::{resolve, rules, suggest, written_for};
 
 /// What a policy must be good for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +44,7 @@ pub(super) fn check(reader: &mut Reader<'_>, file: &RawFile, surface: Option<Sur
         let raw = own.over(&file.defaults);
         let Some(name) = own.text("name") else { continue };
         let resolved = resolve::dependency(&raw, &name, surface.unwrap_or_else(|| written_for(&raw)));
+        profile(reader, &raw);
         let mut about = About { reader, raw: &raw, name: &name, policy: &resolved.policy, file };
         about.retry();
         about.circuit();
@@ -52,6 +55,52 @@ pub(super) fn check(reader: &mut Reader<'_>, file: &RawFile, surface: Option<Sur
         }
     }
     unused_owners(reader, file);
+}
+
+/// Refuses own rules that cannot be used, and those whose examples come out differently than they say. Costs as much as
+/// the examples do, so only who explains a file asks for it; a surface compiles the rules anyway.
+pub(super) fn own_rules(reader: &mut Reader<'_>, file: &RawFile) {
+    for own in &file.dependencies {
+        let raw = own.over(&file.defaults);
+        let Some(Written::Rules(written)) = raw.get("classify").map(|given| &given.value) else { continue };
+        let profile = raw.text("profile").filter(|name| profiles().contains(&name.as_str()));
+        let list: Vec<RawRule> = written.iter().map(|(rule, _)| rule.clone()).collect();
+        let Err(errors) = check_rules(profile.as_deref().unwrap_or("generic"), &list) else { continue };
+        for error in errors {
+            let ProfileError::Rule { rule: name, cause } = &error else { continue };
+            let Some((_, node)) = written.iter().find(|(rule, _)| rule.name == *name) else { continue };
+            let span = rules::blamed(node, cause);
+            // A complaint about a regular expression draws its own caret over several lines.
+            let message = error.to_string().lines().map(str::trim).collect::<Vec<_>>().join(" ");
+            if !reader.remarks.iter().any(|remark| remark.span == span && remark.message == message) {
+                reader.remark_at("classify", Level::Error, &span, message, None);
+            }
+        }
+    }
+}
+
+/// Refuses a profile that is none.
+fn profile(reader: &mut Reader<'_>, raw: &Raw) {
+    let Some(name) = raw.text("profile") else { return };
+    let known = profiles();
+    if known.contains(&name.as_str()) {
+        return;
+    }
+    let span = raw.span_of("profile");
+    let help = match suggest::nearest(&name, known.iter().copied()) {
+        Some(near) => format!("the nearest pack is `{near}`"),
+        None => format!("known packs are {}", known.join(", ")),
+    };
+    // A file that is written for the gateway names packs for APIs, which this version does not have.
+    let later = LLM_PROFILES.contains(&name.as_str()) && raw.get("upstream").is_some();
+    let (level, message) = if later {
+        (Level::Warning, format!("there is no pack `{name}` in this version"))
+    } else {
+        (Level::Error, format!("`profile` is `{name}`, and there is no such pack"))
+    };
+    if !reader.remarks.iter().any(|remark| remark.span == span) {
+        reader.remark_at("profile", level, &span, message, Some(help));
+    }
 }
 
 /// One dependency under examination.

@@ -454,8 +454,8 @@ pub const KEYS: &[Key] = &[
         "classify",
         Kind::Rules,
         "none",
-        "[{name: …}]",
-        "own classification rules, tried before the pack's (see classes.md)",
+        "[{name: backlog, when: [{stderr: {says: backlog too large}}], class: overloaded}]",
+        "own classification rules, tried before the pack's (`docs/classes.md` explains them)",
     ),
 ];
 

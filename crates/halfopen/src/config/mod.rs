@@ -103,7 +103,7 @@ impl Config {
     /// As [`Config::load`].
     pub fn find(named: Option<&Path>, surface: Surface) -> Result<Self, ConfigError> {
         match locate(named, Here::Ignored) {
-            Some(path) => Ok(Self::judged(&read(&path)?, &path, Some(surface), Demand::Usable)?.0),
+            Some(path) => Ok(Self::judged(&read(&path)?, &path, Some(surface), Demand::Usable, OwnRules::Taken)?.0),
             None => Ok(Self::built_in()),
         }
     }
@@ -141,7 +141,7 @@ impl Config {
         surface: Option<Surface>,
         demand: Demand,
     ) -> Result<(Self, Vec<Finding>), ConfigError> {
-        let (config, remarks) = Self::judged(text, path, surface, demand)?;
+        let (config, remarks) = Self::judged(text, path, surface, demand, OwnRules::Tried)?;
         Ok((config, rendered(text, path, &remarks)))
     }
 
@@ -151,6 +151,7 @@ impl Config {
         path: &Path,
         surface: Option<Surface>,
         demand: Demand,
+        own: OwnRules,
     ) -> Result<(Self, Vec<Remark>), ConfigError> {
         let mut reader = Reader::new(Source { name: "", text });
         let file = match tree::parse(text) {
@@ -158,6 +159,9 @@ impl Config {
                 let file = reader.file(&root);
                 resolve::checked(&mut reader, &file);
                 check::check(&mut reader, &file, surface, demand);
+                if own == OwnRules::Tried {
+                    check::own_rules(&mut reader, &file);
+                }
                 file
             }
             Err(malformed) => {
@@ -194,6 +198,15 @@ impl Config {
             None => resolve::dependency(&self.defaults, name, surface),
         }
     }
+}
+
+/// What is done about own classification rules while a file is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OwnRules {
+    /// They are compiled and their examples run.
+    Tried,
+    /// They are taken as they are: whoever uses them compiles them and says what is wrong.
+    Taken,
 }
 
 fn rendered(text: &str, path: &Path, remarks: &[Remark]) -> Vec<Finding> {

@@ -60,7 +60,8 @@ pub(super) enum Written {
     Words(Vec<String>),
     Probe(ProbeWith),
     Credentials(Vec<RawCredential>),
-    Rules(Vec<(RawRule, Range<usize>)>),
+    /// Each with the block it was read from.
+    Rules(Vec<(RawRule, Node)>),
 }
 
 /// A credential as it is written.
@@ -595,7 +596,7 @@ impl<'a> Reader<'a> {
         let mut read = Vec::new();
         for (index, item) in items.iter().enumerate() {
             match rules::rule(item) {
-                Ok(rule) => read.push((rule, item.span.clone())),
+                Ok(rule) => read.push((rule, item.clone())),
                 Err(error) => {
                     let span = error.span.unwrap_or_else(|| item.span.clone());
                     self.at.push(format!("[{index}]"));

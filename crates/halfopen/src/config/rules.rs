@@ -49,6 +49,56 @@ pub(super) fn rule(node: &Node) -> Result<RawRule, RuleError> {
     RawRule::deserialize(At(node))
 }
 
+/// Returns the place in a rule that a complaint is about. Complaints begin with the fields that lead there, in
+/// backticks: "`when`: `matches`: …", "`examples.speaks` 2: …".
+pub(super) fn blamed(rule: &Node, complaint: &str) -> Range<usize> {
+    let mut node = rule;
+    let mut span = below(rule, "name").map_or_else(|| rule.span.clone(), |(_, value)| value.span.clone());
+    let mut rest = complaint;
+    while let Some((path, after)) = rest.strip_prefix('`').and_then(|rest| rest.split_once('`')) {
+        for word in path.split('.') {
+            let Some((key, value)) = below(node, word) else { return span };
+            node = value;
+            span = if matches!(value.value, Value::List(_) | Value::Map(_)) { &key.span } else { &value.span }.clone();
+        }
+        let digits = after.trim_start().split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
+        if let (Ok(n), Value::List(items)) = (digits.parse::<usize>(), &node.value) {
+            let Some(item) = n.checked_sub(1).and_then(|index| items.get(index)) else { return span };
+            node = item;
+            span = first_of(item);
+        }
+        rest = after.trim_start_matches([':', ' ']);
+    }
+    span
+}
+
+/// Returns the entry `word` of a mapping, or of the first mapping of a list that has it.
+fn below<'n>(node: &'n Node, word: &str) -> Option<(&'n Node, &'n Node)> {
+    match &node.value {
+        Value::Map(entries) => entries
+            .iter()
+            .find(|(key, _)| matches!(&key.value, Value::Text(text) if text == word))
+            .map(|(key, value)| (key, value)),
+        Value::List(items) => items.iter().find_map(|item| match item.value {
+            Value::Map(_) => below(item, word).or_else(|| match &item.value {
+                // A condition wraps its test: `- stdout: {says: …}`.
+                Value::Map(entries) => entries.iter().find_map(|(_, value)| below(value, word)),
+                _ => None,
+            }),
+            _ => None,
+        }),
+        _ => None,
+    }
+}
+
+/// Returns a place that can be underlined: a mapping in block style begins before its first key.
+fn first_of(node: &Node) -> Range<usize> {
+    match &node.value {
+        Value::Map(entries) => entries.first().map_or_else(|| node.span.clone(), |(key, _)| key.span.clone()),
+        _ => node.span.clone(),
+    }
+}
+
 /// A node as serde reads it.
 #[derive(Clone, Copy)]
 struct At<'n>(&'n Node);

@@ -3,6 +3,7 @@
 //! It is made from [`super::keys`], the list the reader itself goes by, and not derived from types: the rough form has
 //! no types that know a range. What two keys may not say together is beyond a schema; `halfopen check` knows.
 
+use halfopen_core::verdict::Class;
 use serde_json::{Map, Value, json};
 
 use super::keys::{self, Key, Kind};
@@ -50,6 +51,11 @@ pub fn schema() -> Value {
             "defaults": group("", |word| word != "name"),
             "channel": channel(),
             "credential": credential(),
+            "rule": rule(),
+            "condition": condition(),
+            "test": test(),
+            "example": example(),
+            "words": words(),
         },
     })
 }
@@ -137,7 +143,7 @@ fn of_kind(key: &Key) -> Value {
             ],
         }),
         Kind::Credentials => json!({ "type": "object", "additionalProperties": { "$ref": "#/$defs/credential" } }),
-        Kind::Rules => json!({ "type": "array", "items": { "type": "object", "required": ["name"] } }),
+        Kind::Rules => json!({ "type": "array", "items": { "$ref": "#/$defs/rule" } }),
     }
 }
 
@@ -170,6 +176,108 @@ fn channel() -> Value {
         properties.insert((*word).to_owned(), schema);
     }
     json!({ "type": "object", "additionalProperties": false, "properties": properties })
+}
+
+/// The grammar of own rules. A test holds it against the types that read it.
+fn rule() -> Value {
+    let classes: Vec<&str> = Class::ALL.iter().map(|class| class.as_str()).collect();
+    let conditions = || json!({ "type": "array", "items": { "$ref": "#/$defs/condition" } });
+    let examples = || json!({ "type": "array", "items": { "$ref": "#/$defs/example" } });
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["name", "class"],
+        "properties": {
+            "name": { "type": "string", "pattern": "^[A-Za-z0-9_-]+$" },
+            "when": described("what must hold, all of it", conditions()),
+            "any": described("of which at least one must hold", conditions()),
+            "unless": described("of which none may hold", conditions()),
+            "class": described("what it means", json!({ "enum": classes })),
+            "kind": described("the kind of evidence", json!({ "type": ["string", "null"] })),
+            "weak": described("it speaks only if no message text does", json!({ "type": "boolean" })),
+            "about": described("whom it is about", json!({ "enum": ["place", "account", "caller", "nobody", null] })),
+            "scope": described("the part it covers, such as model", json!({ "type": ["string", "null"] })),
+            "reached": described(
+                "how far the attempt got",
+                json!({ "enum": ["not_sent", "unknown", "refused", "answered", null] }),
+            ),
+            "retry": described("what it says about trying again", json!({ "enum": ["allowed", "forbidden", null] })),
+            "work": described("whether it shows work", json!({ "enum": ["none", "shown", null] })),
+            "wait": described("the wait if none is stated, such as 30s", json!({ "type": ["string", "null"] })),
+            "ignore_hints": described("stated waits belong to another limit", json!({ "type": "boolean" })),
+            "examples": {
+                "type": "object",
+                "additionalProperties": false,
+                "properties": {
+                    "speaks": described("the rule decides these", examples()),
+                    "silent": described("the rule does not decide these", examples()),
+                },
+            },
+        },
+    })
+}
+
+fn condition() -> Value {
+    let mut properties = Map::new();
+    for word in ["status", "exit", "code", "method", "exhausted"] {
+        properties.insert(word.to_owned(), json!({ "$ref": "#/$defs/words" }));
+    }
+    for word in ["message", "header", "json", "xml", "sse", "event", "stdout", "stderr", "body"] {
+        properties.insert(word.to_owned(), json!({ "$ref": "#/$defs/test" }));
+    }
+    properties.insert("over_limit".to_owned(), json!({ "type": "boolean" }));
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "minProperties": 1,
+        "maxProperties": 1,
+        "properties": properties,
+    })
+}
+
+fn test() -> Value {
+    let text = || json!({ "type": "string" });
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "properties": {
+            "name": described("header name", text()),
+            "path": described("JSON path", text()),
+            "element": described("XML element", text()),
+            "event": described("event name or type", text()),
+            "part": json!({ "enum": ["", "whole", "first_line", "last_line", "any_line"] }),
+            "is": described("equals one of these", json!({ "$ref": "#/$defs/words" })),
+            "says": described("contains one of these phrases", json!({ "$ref": "#/$defs/words" })),
+            "starts": described("begins with one of these", json!({ "$ref": "#/$defs/words" })),
+            "matches": described("matches this regular expression", json!({ "type": ["string", "null"] })),
+            "above": { "type": ["number", "null"] },
+            "below": { "type": ["number", "null"] },
+            "present": described("is there at all, or not", json!({ "type": ["boolean", "null"] })),
+        },
+    })
+}
+
+fn example() -> Value {
+    let text = || json!({ "type": "string" });
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "properties": {
+            "exit": described("exit code; 1 if not given", json!({ "type": ["integer", "null"] })),
+            "stdout": text(),
+            "stderr": text(),
+            "status": described("HTTP status", json!({ "type": ["integer", "null"] })),
+            "method": text(),
+            "headers": described("one `name: value` each", json!({ "type": "array", "items": { "type": "string" } })),
+            "body": text(),
+            "class": described("the class that must come out", json!({ "type": ["string", "null"] })),
+        },
+    })
+}
+
+fn words() -> Value {
+    let word = || json!({ "type": ["string", "number", "boolean"] });
+    json!({ "anyOf": [word(), { "type": "array", "items": word() }] })
 }
 
 fn described(meaning: &str, mut schema: Value) -> Value {
