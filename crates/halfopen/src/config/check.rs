@@ -10,7 +10,8 @@ use halfopen_core::classify::{ProfileError, check_rules, profiles};
 use halfopen_core::policy::{Mode, OnOpenAction, Policy, Replay, Surface};
 
 use super::finding::Level;
-use super::raw::{Raw, RawFile, Reader, Written};
+use super::raw::{Raw, RawFile, Written};
+use super::reader::Reader;
 use super::{resolve, rules, suggest, written_for};
 
 /// What a policy must be good for.

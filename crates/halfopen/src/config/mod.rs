@@ -1,6 +1,6 @@
 //! Reads the policy file: a rough form with every key optional in, trusted policies out, checked once.
 //!
-//! The way of a file: `tree` reads any YAML and knows where each value stands; `raw` takes from it what `keys` allows;
+//! The way of a file: `tree` reads any YAML and knows where each value stands; `reader` takes from it what `keys` allows;
 //! `resolve` refuses keys that cannot stand together and fills in the defaults; `check` warns of what is allowed and
 //! probably not meant. Every mistake of a file is reported, not only the first. `schema` says the same to editors.
 
@@ -8,6 +8,9 @@ pub mod keys;
 pub mod schema;
 mod tree;
 mod raw;
+mod reader;
+mod value;
+mod outside;
 mod rules;
 mod suggest;
 mod finding;
@@ -31,7 +34,8 @@ pub use self::wiring::{
 };
 
 use self::finding::{Remark, Source};
-use self::raw::{Raw, RawFile, Reader};
+use self::raw::{Raw, RawFile};
+use self::reader::Reader;
 
 /// A policy file that was read and checked.
 #[derive(Clone, Debug, Default)]

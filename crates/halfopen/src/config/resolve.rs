@@ -9,7 +9,8 @@ use halfopen_core::policy::{Growth, Jitter, Mode, OnExpiry, OnOpenAction, Policy
 
 use super::Dependency;
 use super::finding::Level;
-use super::raw::{Raw, RawFile, RawOwner, Reader, Written};
+use super::raw::{Raw, RawFile, RawOwner, Written};
+use super::reader::Reader;
 use super::suggest;
 use super::wiring::{
     Cache, Channel, Credential, Idempotency, OrderBy, Owners, QueueBounds, SecretFrom, SecretUrl, Wiring,
