@@ -22,7 +22,7 @@ pub(super) struct Body {
     pub(super) windows: Vec<Window>,
     /// A violated quota is one of a day, so that a delay of seconds is no answer.
     pub(super) per_day: bool,
-    /// Messages, for the reader of sentences.
+    /// X
     pub(super) from_zai: bool,
 }
 

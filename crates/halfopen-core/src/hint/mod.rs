@@ -26,6 +26,7 @@ mod headers;
 mod resets;
 mod body;
 mod words;
+mod follow;
 mod prose;
 mod east;
 mod refresh;
@@ -207,6 +208,7 @@ fn stated(
     // Money does not come back in seconds: such a delay was made for another limit.
     let credible = |found: &Found| input.class != Class::QuotaExhausted || found.wait >= QUOTA_WAIT_MIN;
     let first = headers::retry_after(headers, reading)
+        .map(|(found, source)| (seconds_or_millis(found, [body.found, resets::reset(headers, reading)]), source))
         .or_else(|| body.found.filter(credible).map(|found| (found, HintSource::Body)))
         .or_else(|| resets::reset(headers, reading).map(|found| (found, HintSource::ResetHeader)))
         .or_else(|| body.reset.map(|found| (found, HintSource::ResetHeader)))
@@ -225,6 +227,19 @@ fn stated(
         Some(best) if best.0.wait >= window.0.wait => Some(best),
         Some(_) | None => Some(window),
     })
+}
+
+/// Returns a stated wait; or, if it is longer than a day and another source names just a thousandth of it, that one:
+/// then it was in milliseconds.
+fn seconds_or_millis(found: Found, others: [Option<Found>; 2]) -> Found {
+    let thousandth = found.wait / 1000;
+    let near = |other: &Found| other.wait.abs_diff(thousandth) < Duration::from_secs(1) && !other.wait.is_zero();
+    let long = !found.absolute && found.wait > Duration::from_secs(86_400);
+    others
+        .into_iter()
+        .flatten()
+        .find(|other| long && near(other))
+        .map_or(found, |other| Found { wait: thousandth, ..other }.longer(other))
 }
 
 /// Returns what headers say that a program printed inside its text, however it printed them.

@@ -483,6 +483,14 @@ mod tests {
     }
 
     #[test]
+    fn seconds_that_another_source_calls_milliseconds_are_milliseconds() {
+        let both = [("retry-after", "600000"), ("x-ratelimit-reset-after", "600"), ("x-ratelimit-remaining", "0")];
+        assert_eq!(testing::headers(&both).map(|h| h.wait.as_secs()), Some(600));
+        let alone = [("retry-after", "600000")];
+        assert_eq!(testing::headers(&alone).map(|h| h.wait.as_secs()), Some(600_000));
+    }
+
+    #[test]
     fn instants_are_measured_by_the_senders_clock() {
         let skewed = [("date", "Mon, 02 Mar 2026 13:00:00 GMT"), ("retry-after", "Mon, 02 Mar 2026 13:00:30 GMT")];
         assert_eq!(testing::headers(&skewed).map(|h| h.wait.as_secs()), Some(30));
