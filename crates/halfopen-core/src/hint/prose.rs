@@ -267,6 +267,8 @@ impl Sentences<'_, '_> {
                     | "was"
                     | "been"
                     | "device"
+                    | "last"
+                    | "previous"
             )
         );
         // `x-ratelimit-reset: …` is a header, and its counter decides.
