@@ -252,13 +252,17 @@ fn put_aside(file: &File, path: &Path) -> bool {
         // Somebody is at it; this line still fits.
         return false;
     }
-    let same = |a: &fs::Metadata, b: &fs::Metadata| a.ino() == b.ino() && a.dev() == b.dev();
     let current = match (file.metadata(), fs::metadata(path)) {
         (Ok(ours), Ok(there)) => same(&ours, &there),
         (_, Err(error)) => return error.kind() == io::ErrorKind::NotFound,
         (Err(_), Ok(_)) => return false,
     };
     !current || fs::rename(path, path.with_file_name(NAME_BEFORE)).is_ok()
+}
+
+/// Returns whether two names are of one file.
+fn same(a: &fs::Metadata, b: &fs::Metadata) -> bool {
+    a.ino() == b.ino() && a.dev() == b.dev()
 }
 
 /// Returns whether each of the last runs found the store created anew, so that nothing is remembered: a container
@@ -387,13 +391,20 @@ pub fn read(store: &Location, since_ms: i64, now_ms: i64) -> Result<Report, Acti
     let mut report = Report::default();
     let Some(path) = file_of(store) else { return Ok(report) };
     let middle = since_ms.saturating_add(now_ms.saturating_sub(since_ms) / 2);
-    for path in [path.with_file_name(NAME_BEFORE), path] {
+    let opened = |path: PathBuf| match File::open(&path) {
+        Ok(file) => Ok(Some((path, file))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(cause) => Err(ActivationError::Io { path, cause }),
+    };
+    // The newer file first: if it is put aside in between, it is met again under its other name, and not missed.
+    let newer = opened(path.clone())?;
+    let older = opened(path.with_file_name(NAME_BEFORE))?.filter(|(_, older)| {
+        !newer
+            .as_ref()
+            .is_some_and(|(_, newer)| matches!((newer.metadata(), older.metadata()), (Ok(a), Ok(b)) if same(&a, &b)))
+    });
+    for (path, file) in older.into_iter().chain(newer) {
         let io = |cause| ActivationError::Io { path: path.clone(), cause };
-        let file = match File::open(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(io(error)),
-        };
         let mut lines = BufReader::new(file.take(4 * FILE_BYTES_MAX));
         let mut line = Vec::new();
         loop {

@@ -226,6 +226,12 @@ fn a_cap_below_the_first_cooldown_is_refused() {
     );
 }
 
+#[test]
+fn a_store_that_depends_on_the_folder_is_warned_about() {
+    assert!(rendered("store: halfopen.db\n").starts_with("warning: `halfopen.db` is another store in every folder"));
+    assert_eq!(rendered("store: sqlite:/var/lib/halfopen.db\n"), "");
+}
+
 /// S030: an open breaker must outlive any clean-up.
 #[test]
 fn a_journal_kept_for_less_than_a_cooldown_is_refused() {
@@ -343,6 +349,8 @@ store: sqlite:/var/lib/halfopen.db
 #[test_case("dependency_guard: {name: a, probe: 'x | y'}\n", "needs a shell")]
 #[test_case("alerts: {o: [{pager: x}]}\n", "a channel is one of")]
 #[test_case("alerts: {o: [{webhook: x}]}\n", "no http or https URL")]
+#[test_case("store: mysql://db\n", "no such kind of store is known")]
+#[test_case("store: [x]\n", "is a list")]
 #[test_case("dependency_guard:\n\tname: a\n", "tab")]
 fn what_cannot_stand_is_refused(text: &str, said: &str) {
     assert!(parse(text).is_err(), "{}", rendered(text));

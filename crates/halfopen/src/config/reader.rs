@@ -6,6 +6,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use crate::store::Location;
+
 use super::finding::{Level, Remark, Source};
 use super::keys::{self, Kind};
 use super::raw::{Given, Raw, RawFile, Written};
@@ -95,7 +97,7 @@ impl<'a> Reader<'a> {
                 "dependencies" => file.dependencies.extend(self.dependencies(value)),
                 "defaults" => file.defaults = self.block(value, &key.span, Block::Defaults).unwrap_or_default(),
                 "alerts" => file.alerts = self.alerts(value),
-                "store" => file.store = self.line(value, "store"),
+                "store" => file.store = self.store(value),
                 _ => {
                     let message = format!("unknown key `{}`", self.source.excerpt(&key.span));
                     let help = if keys::find(&word).is_some() {
@@ -111,6 +113,21 @@ impl<'a> Reader<'a> {
             self.leave();
         }
         file
+    }
+
+    /// Reads where circuits are kept.
+    fn store(&mut self, node: &Node) -> Option<String> {
+        let word = self.line(node, "store")?;
+        match word.parse::<Location>() {
+            Err(error) => self.error(&node.span, error.to_string()),
+            Ok(Location::Sqlite(path)) if path.is_relative() => {
+                let message = format!("`{word}` is another store in every folder from which halfopen is started");
+                let help = "write an absolute path";
+                self.remark(Level::Warning, &node.span, message, Some(help.to_owned()));
+            }
+            Ok(Location::Sqlite(_) | Location::Memory) => {}
+        }
+        Some(word)
     }
 
     fn dependencies(&mut self, node: &Node) -> Vec<Raw> {
