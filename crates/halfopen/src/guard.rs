@@ -150,6 +150,11 @@ impl Word {
         now_ms < self.0 & Self::UNTIL_MASK
     }
 
+    #[inline]
+    fn is_free(self, now_ms: u64) -> bool {
+        self.answer() == FREE && self.is_good(now_ms)
+    }
+
     /// Returns everything but the time.
     #[inline]
     fn meaning(self) -> u64 {
@@ -234,6 +239,33 @@ impl Guard {
         call: impl FnOnce() -> Result<T, E>,
         judge: impl FnOnce(&E) -> Verdict,
     ) -> Result<T, CallError<E>> {
+        let word = self.inner.word();
+        let now_ms = coarse::now_ms();
+        if !word.is_free(now_ms) {
+            return self.call_by_ticket(call, judge);
+        }
+        // As with a ticket, but without one: on this path nothing has to be given back, also if the call panics.
+        match call() {
+            Ok(value) => {
+                if !self.inner.settles_free(word) {
+                    self.late(word, now_ms).end(&success());
+                }
+                Ok(value)
+            }
+            Err(error) => {
+                self.late(word, now_ms).settle(&judge(&error));
+                Err(CallError::Failed(error))
+            }
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn call_by_ticket<T, E>(
+        &self,
+        call: impl FnOnce() -> Result<T, E>,
+        judge: impl FnOnce(&E) -> Verdict,
+    ) -> Result<T, CallError<E>> {
         let ticket = self.admit()?;
         match call() {
             Ok(value) => {
@@ -247,6 +279,11 @@ impl Guard {
         }
     }
 
+    #[cold]
+    fn late(&self, word: Word, admitted_ms: u64) -> Ticket<'_> {
+        Ticket { guard: self, state: TicketState::Free(word, admitted_ms) }
+    }
+
     /// Asks whether a call may be made now.
     ///
     /// # Errors
@@ -256,13 +293,13 @@ impl Guard {
     pub fn admit(&self) -> Result<Ticket<'_>, Refused> {
         let word = self.inner.word();
         let now_ms = coarse::now_ms();
-        if word.is_good(now_ms) {
-            if word.answer() == FREE {
-                return Ok(Ticket { guard: self, state: TicketState::Free(word, now_ms) });
-            }
-            if let Some(refused) = self.inner.refused_from(word) {
-                return Err(refused);
-            }
+        if word.is_free(now_ms) {
+            return Ok(Ticket { guard: self, state: TicketState::Free(word, now_ms) });
+        }
+        if word.is_good(now_ms)
+            && let Some(refused) = self.inner.refused_from(word)
+        {
+            return Err(refused);
         }
         self.ask(Ask::Fresh)
     }
@@ -296,34 +333,34 @@ impl Guard {
     }
 }
 
+#[cold]
+fn success() -> Verdict {
+    Verdict::plain(Class::Success, "guard/success", Reached::Answered)
+}
+
 impl Ticket<'_> {
     /// Ends the call as a success.
     #[inline]
     pub fn succeed(mut self) {
-        let inner = &*self.guard.inner;
-        let before = inner.admitted.add_one();
-        if before.is_multiple_of(CORRECT_EVERY) {
-            coarse::correct();
-        }
         if let TicketState::Free(word, _) = self.state
-            && inner.word().meaning() == word.meaning()
+            && self.guard.inner.settles_free(word)
         {
             self.state = TicketState::Settled;
             return;
         }
-        self.end(&Verdict::plain(Class::Success, "guard/success", Reached::Answered));
+        self.end(&success());
     }
 
     /// Ends the call with its verdict; returns what that changed.
     #[cold]
     pub fn settle(mut self, verdict: &Verdict) -> Vec<EventRecord> {
-        self.guard.inner.admitted.add_one();
         self.end(verdict)
     }
 
     #[cold]
     fn end(&mut self, verdict: &Verdict) -> Vec<EventRecord> {
         let inner = &*self.guard.inner;
+        inner.admitted.add_one();
         match std::mem::replace(&mut self.state, TicketState::Settled) {
             TicketState::Free(word, admitted_ms) => inner.settle(inner.pass_of(word, admitted_ms), verdict),
             TicketState::Pass(pass) => inner.settle(*pass, verdict),
@@ -346,6 +383,18 @@ impl Inner {
     #[inline]
     fn word(&self) -> Word {
         Word(self.fast.word.load(Ordering::Acquire))
+    }
+
+    /// Counts a success of a call that was admitted from `word`, if the circuit still says that it changes nothing.
+    #[inline]
+    fn settles_free(&self, word: Word) -> bool {
+        if self.word().meaning() != word.meaning() {
+            return false;
+        }
+        if self.admitted.add_one().is_multiple_of(CORRECT_EVERY) {
+            coarse::correct();
+        }
+        true
     }
 
     /// Returns the refusal that a snapshot stands for.

@@ -13,6 +13,9 @@ use rustix::time::{ClockId, clock_gettime};
 /// How often the time is written down.
 const TICK: Duration = Duration::from_millis(20);
 
+/// How far behind the time may be before it is written anew, in milliseconds.
+const BEHIND_MS: u64 = 10;
+
 /// On a cache line of its own: it is read by every call of every guard and written fifty times a second.
 #[repr(align(128))]
 struct Stamp(AtomicU64);
@@ -34,7 +37,7 @@ pub(super) fn start() -> bool {
     })
 }
 
-/// Returns the coarse time in milliseconds; at most a tick or two behind. Only differences mean anything.
+/// Returns the coarse time in milliseconds; usually at most two ticks behind. Only differences mean anything.
 #[inline]
 pub(super) fn now_ms() -> u64 {
     STAMP.0.load(Ordering::Relaxed)
@@ -46,6 +49,9 @@ pub(super) fn correct() -> u64 {
     let now = clock_gettime(ClockId::MonotonicCoarse);
     let ms = now.tv_sec.saturating_mul(1000).saturating_add(now.tv_nsec / 1_000_000);
     let ms = u64::try_from(ms).unwrap_or(0).max(1);
-    STAMP.0.fetch_max(ms, Ordering::Relaxed);
+    // Written only if it is behind: every write takes the line from all who read it.
+    if ms > now_ms().saturating_add(BEHIND_MS) {
+        STAMP.0.fetch_max(ms, Ordering::Relaxed);
+    }
     ms
 }
