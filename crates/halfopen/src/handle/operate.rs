@@ -14,13 +14,16 @@ use halfopen_core::time::Timestamp;
 
 use super::registry::{self, Seat};
 use super::{Handle, Route, StoreHealth, decide, is_tracked};
-use crate::store::{EventFilter, Store, StoreError, Stored, Txn};
+use crate::store::{EventFilter, Store, StoreError, Txn};
 
 /// How many circuits one sweep changes at most.
 const SWEEP_MAX: usize = 64;
 
 /// How many events of a circuit [`Handle::why`] shows.
 const WHY_EVENTS: usize = 20;
+
+/// Among how many of the dependency's newest events they are looked for.
+const WHY_EVENTS_LOOKED_AT: usize = 2000;
 
 /// One circuit as an operator sees it.
 #[derive(Clone, Debug)]
@@ -109,20 +112,34 @@ impl Handle {
         Ok(self.all()?.into_iter().map(view).collect())
     }
 
+    /// Returns one circuit as it stands now; `None` if nothing is known about it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Handle::circuits`].
+    pub fn circuit(&self, id: &CircuitId, policy: &Policy) -> Result<Option<CircuitView>, StoreError> {
+        let circuit = self.one(id)?;
+        let view =
+            |circuit: Circuit| CircuitView { id: id.clone(), status: circuit.status(policy, self.clock().now()) };
+        Ok(circuit.map(view))
+    }
+
     /// Returns what explains the state of a circuit; `None` if nothing is known about it.
     ///
     /// # Errors
     ///
-    /// If the store cannot be read.
+    /// If the store cannot be read and this process knows nothing either.
     pub fn why(&self, id: &CircuitId, policy: &Policy) -> Result<Option<Why>, StoreError> {
-        let Some((id, circuit)) = self.all()?.into_iter().find(|(known, _)| known == id) else { return Ok(None) };
-        let filter = EventFilter { dependency: Some(id.dependency().to_owned()), ..EventFilter::default() };
+        let Some(circuit) = self.one(id)? else { return Ok(None) };
+        let limit = WHY_EVENTS_LOOKED_AT;
+        let filter = EventFilter { dependency: Some(id.dependency().to_owned()), limit, ..EventFilter::default() };
         let partition = id.partition().map(|(key, value)| format!("{key}={value}"));
-        let mut events = self.events(&filter)?;
+        // Without the journal the state still explains itself.
+        let mut events = self.events(&filter).unwrap_or_default();
         events.retain(|event| event.partition == partition);
         let events = events.split_off(events.len().saturating_sub(WHY_EVENTS));
         let status = circuit.status(policy, self.clock().now());
-        Ok(Some(Why { view: CircuitView { id, status }, wake: circuit.next_wake(policy), events }))
+        Ok(Some(Why { view: CircuitView { id: id.clone(), status }, wake: circuit.next_wake(policy), events }))
     }
 
     /// Places an operator's hold (`Open` or `Closed`) on a circuit, for `lasting` or until it is released.
@@ -193,12 +210,7 @@ impl Handle {
     /// If the store cannot be read or written.
     pub fn sweep(&self, policy_of: &dyn Fn(&str) -> Policy) -> Result<Vec<EventRecord>, StoreError> {
         let store = self.readable()?;
-        let now = self.clock().now();
-        let is_due = |stored: &Stored| {
-            stored.circuit.next_wake(&policy_of(stored.id.dependency())).is_some_and(|wake| wake.at <= now)
-        };
-        let due: Vec<CircuitId> =
-            store.all()?.into_iter().filter(is_due).map(|stored| stored.id).take(SWEEP_MAX).collect();
+        let due = store.due(SWEEP_MAX)?;
         if due.is_empty() || self.health() != StoreHealth::Good {
             return Ok(Vec::new());
         }
@@ -208,6 +220,8 @@ impl Handle {
                 let policy = policy_of(id.dependency());
                 let mut seat = Seat::take_exactly(txn, id)?;
                 let events = seat.circuit.expire(&policy, Facts::default(), txn.now());
+                // Also where nothing happened: what was noted as its wake is over.
+                seat.save(txn, &policy)?;
                 records.extend(seat.put_back(txn, &policy, &events)?);
                 retire_other(txn, id, &policy)?;
             }
@@ -249,6 +263,16 @@ impl Handle {
         };
         let known = self.back().lost.circuits();
         if known.is_empty() { Err(error) } else { Ok(known) }
+    }
+
+    /// Returns one circuit as last committed, or, while the store cannot be read, as this process knows it.
+    fn one(&self, id: &CircuitId) -> Result<Option<Circuit>, StoreError> {
+        let error = match self.readable().and_then(|store| store.load(&[id])) {
+            Ok(found) => return Ok(found.into_iter().next().flatten()),
+            Err(error) => error,
+        };
+        let known = self.back().lost.circuits();
+        if known.is_empty() { Err(error) } else { Ok(known.get(id).cloned()) }
     }
 
     fn readable(&self) -> Result<Arc<Store>, StoreError> {

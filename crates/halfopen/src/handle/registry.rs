@@ -127,7 +127,7 @@ impl Seat {
             if self.kept.is_none() {
                 records.extend(self.make_room(txn, policy)?);
             }
-            txn.save(&self.id, &self.circuit)?;
+            self.save(txn, policy)?;
         }
         let partition = self.id.partition().map(|(key, value)| format!("{key}={value}"));
         records.extend(
@@ -140,6 +140,11 @@ impl Seat {
             txn.prune(self.id.dependency(), txn.now() - policy.journal_keep)?;
         }
         Ok(records)
+    }
+
+    /// Saves the circuit as it is.
+    pub(super) fn save(&self, txn: &mut Txn<'_>, policy: &Policy) -> Result<(), StoreError> {
+        txn.save(&self.id, &self.circuit, self.circuit.next_wake(policy).map(|wake| wake.at))
     }
 
     /// Finds room for a circuit that has no row yet, or folds it.

@@ -17,16 +17,24 @@ pub(super) struct Memory(Mutex<Kept>);
 
 #[derive(Debug, Default)]
 struct Kept {
-    circuits: BTreeMap<CircuitId, (Circuit, Timestamp)>,
+    circuits: BTreeMap<CircuitId, Row>,
     events: VecDeque<EventRecord>,
     version: i64,
+}
+
+/// One circuit as it is kept.
+#[derive(Clone, Debug)]
+struct Row {
+    circuit: Circuit,
+    wake_at: Option<Timestamp>,
+    updated_at: Timestamp,
 }
 
 /// What a transaction is going to change; nothing of it is kept unless it commits.
 #[derive(Debug)]
 pub(super) struct Draft<'a> {
     kept: MutexGuard<'a, Kept>,
-    changed: BTreeMap<CircuitId, Option<(Circuit, Timestamp)>>,
+    changed: BTreeMap<CircuitId, Option<Row>>,
     appended: Vec<EventRecord>,
     pruned: Vec<(String, Timestamp)>,
 }
@@ -34,11 +42,16 @@ pub(super) struct Draft<'a> {
 impl Memory {
     pub(super) fn load(&self, ids: &[&CircuitId]) -> Vec<Option<Circuit>> {
         let kept = self.lock();
-        ids.iter().map(|id| kept.circuits.get(id).map(|(circuit, _)| circuit.clone())).collect()
+        ids.iter().map(|id| kept.circuits.get(id).map(|row| row.circuit.clone())).collect()
     }
 
     pub(super) fn all(&self) -> Vec<Stored> {
         self.lock().circuits.iter().map(stored).collect()
+    }
+
+    pub(super) fn due(&self, now: Timestamp, max: usize) -> Vec<CircuitId> {
+        let is_due = |row: &Row| row.wake_at.is_some_and(|wake_at| wake_at <= now);
+        self.lock().circuits.iter().filter(|(_, row)| is_due(row)).take(max).map(|(id, _)| id.clone()).collect()
     }
 
     pub(super) fn events(&self, filter: &EventFilter) -> Vec<EventRecord> {
@@ -87,14 +100,14 @@ impl Draft<'_> {
             Some(changed) => changed.as_ref(),
             None => self.kept.circuits.get(id),
         };
-        found.map(|(circuit, _)| circuit.clone())
+        found.map(|row| row.circuit.clone())
     }
 
     pub(super) fn all(&self) -> Vec<Stored> {
-        let mut all: BTreeMap<&CircuitId, &(Circuit, Timestamp)> = self.kept.circuits.iter().collect();
+        let mut all: BTreeMap<&CircuitId, &Row> = self.kept.circuits.iter().collect();
         for (id, changed) in &self.changed {
             match changed {
-                Some(entry) => all.insert(id, entry),
+                Some(row) => all.insert(id, row),
                 None => all.remove(id),
             };
         }
@@ -107,8 +120,8 @@ impl Draft<'_> {
         all
     }
 
-    pub(super) fn save(&mut self, id: &CircuitId, circuit: &Circuit, now: Timestamp) {
-        self.changed.insert(id.clone(), Some((circuit.clone(), now)));
+    pub(super) fn save(&mut self, id: &CircuitId, circuit: &Circuit, wake_at: Option<Timestamp>, now: Timestamp) {
+        self.changed.insert(id.clone(), Some(Row { circuit: circuit.clone(), wake_at, updated_at: now }));
     }
 
     pub(super) fn remove(&mut self, id: &CircuitId) {
@@ -128,7 +141,7 @@ impl Draft<'_> {
         kept.version += 1;
         for (id, changed) in self.changed {
             match changed {
-                Some(entry) => kept.circuits.insert(id, entry),
+                Some(row) => kept.circuits.insert(id, row),
                 None => kept.circuits.remove(&id),
             };
         }
@@ -147,6 +160,6 @@ impl Draft<'_> {
     }
 }
 
-fn stored((id, (circuit, updated_at)): (&CircuitId, &(Circuit, Timestamp))) -> Stored {
-    Stored { id: id.clone(), circuit: circuit.clone(), updated_at: *updated_at }
+fn stored((id, row): (&CircuitId, &Row)) -> Stored {
+    Stored { id: id.clone(), circuit: row.circuit.clone(), updated_at: row.updated_at }
 }

@@ -140,6 +140,21 @@ impl Store {
         }
     }
 
+    /// Returns the names of circuits that time changed by now, at most `max` of them. Costs no more than a look at each
+    /// circuit's row, and reads none.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read.
+    pub fn due(&self, max: usize) -> Result<Vec<CircuitId>, StoreError> {
+        let now = self.clock.now();
+        match &self.place {
+            Place::Memory(memory) => Ok(memory.due(now, max)),
+            #[cfg(feature = "sqlite")]
+            Place::Sqlite(sqlite) => sqlite.due(now, max),
+        }
+    }
+
     /// Returns journal entries, oldest first.
     ///
     /// # Errors
@@ -286,20 +301,20 @@ impl Txn<'_> {
         }
     }
 
-    /// Saves a circuit.
+    /// Saves a circuit, with the instant at which time alone changes it, so that [`Store::due`] finds it.
     ///
     /// # Errors
     ///
     /// If it cannot be written.
-    pub fn save(&mut self, id: &CircuitId, circuit: &Circuit) -> Result<(), StoreError> {
+    pub fn save(&mut self, id: &CircuitId, circuit: &Circuit, wake_at: Option<Timestamp>) -> Result<(), StoreError> {
         let now = self.now;
         match &mut self.draft {
             Draft::Memory(draft) => {
-                draft.save(id, circuit, now);
+                draft.save(id, circuit, wake_at, now);
                 Ok(())
             }
             #[cfg(feature = "sqlite")]
-            Draft::Sqlite(draft) => draft.save(id, circuit, now),
+            Draft::Sqlite(draft) => draft.save(id, circuit, wake_at, now),
         }
     }
 

@@ -21,7 +21,7 @@ fn on_each_store(test: impl Fn(&Store, &Place)) {
 }
 
 fn save(store: &Store, name: &str, n: u32) {
-    store.transact(|txn| txn.save(&id(name), &circuit(n))).unwrap();
+    store.transact(|txn| txn.save(&id(name), &circuit(n), None)).unwrap();
 }
 
 fn marks(store: &Store, names: &[&str]) -> Vec<Option<u32>> {
@@ -70,7 +70,7 @@ fn transaction_sees_its_own_changes_and_one_instant() {
             .transact(|txn| {
                 let now = txn.now();
                 assert_eq!(now, Timestamp::from_millis(NOON_MS));
-                txn.save(&id("a"), &circuit(7))?;
+                txn.save(&id("a"), &circuit(7), None)?;
                 txn.remove(&id("gone"))?;
                 place.machine.advance(Duration::from_secs(1));
                 assert_eq!(txn.load(&id("a"))?.as_ref().map(mark), Some(7));
@@ -91,7 +91,7 @@ fn failed_transaction_changes_nothing() {
         save(store, "a", 1);
         let error = store
             .transact(|txn| {
-                txn.save(&id("a"), &circuit(2))?;
+                txn.save(&id("a"), &circuit(2), None)?;
                 txn.remove(&id("a"))?;
                 txn.append(&event("a", NOON_MS, "open"))?;
                 Err::<(), _>(StoreError::Lost("the fault".into()))
@@ -110,7 +110,7 @@ fn panic_in_a_transaction_changes_nothing_and_blocks_nobody() {
         save(store, "a", 1);
         let panicked = catch_unwind(AssertUnwindSafe(|| {
             store.transact(|txn| -> Result<(), StoreError> {
-                txn.save(&id("a"), &circuit(2))?;
+                txn.save(&id("a"), &circuit(2), None)?;
                 panic!("on purpose")
             })
         }));
@@ -131,7 +131,7 @@ fn transactions_of_many_threads_lose_no_update() {
                     for _ in 0..25 {
                         let add = store.transact(|txn| {
                             let n = txn.load(&id("a"))?.as_ref().map_or(0, mark);
-                            txn.save(&id("a"), &circuit(n + 1))
+                            txn.save(&id("a"), &circuit(n + 1), None)
                         });
                         add.unwrap();
                     }
@@ -153,6 +153,27 @@ fn partitions_are_those_of_one_dependency_without_its_whole() {
         assert_eq!(names, ["ocr@credential=main", "ocr@region=eu"]);
         let all: Vec<_> = store.all().unwrap().iter().map(|stored| stored.id.to_string()).collect();
         assert_eq!(all.len(), 6);
+    });
+}
+
+#[test]
+fn circuits_are_due_from_their_wake_on() {
+    on_each_store(|store, place| {
+        let save = |name: &str, wake_ms: Option<i64>| {
+            let wake_at = wake_ms.map(|ms| Timestamp::from_millis(NOON_MS + ms));
+            store.transact(|txn| txn.save(&id(name), &circuit(1), wake_at)).unwrap();
+        };
+        save("a", Some(2000));
+        save("b", None);
+        save("c", Some(1000));
+        let due = |max| store.due(max).unwrap().iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(due(9), Vec::<String>::new());
+        place.machine.advance(Duration::from_secs(1));
+        assert_eq!(due(9), ["c"]);
+        place.machine.advance(Duration::from_secs(1));
+        assert_eq!((due(9), due(1)), (vec!["a".to_owned(), "c".to_owned()], vec!["a".to_owned()]));
+        save("a", None);
+        assert_eq!(due(9), ["c"]);
     });
 }
 

@@ -170,7 +170,7 @@ fn add_one(store: &Store) {
     store
         .transact(|txn| {
             let n = txn.load(&id("a"))?.as_ref().map_or(0, mark) + 1;
-            txn.save(&id("a"), &circuit(n))?;
+            txn.save(&id("a"), &circuit(n), None)?;
             txn.append(&event("a", i64::from(n), "closed"))
         })
         .unwrap();

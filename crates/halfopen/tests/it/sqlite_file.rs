@@ -16,7 +16,7 @@ fn store_opened_twice_is_one_store() {
     let place = Place::new();
     let (one, two) = (place.open().unwrap(), place.open().unwrap());
     let before = two.version().unwrap();
-    one.transact(|txn| txn.save(&id("a"), &circuit(1))).unwrap();
+    one.transact(|txn| txn.save(&id("a"), &circuit(1), None)).unwrap();
     assert_eq!(two.load(&[&id("a")]).unwrap()[0].as_ref().map(mark), Some(1));
     assert_ne!(two.version().unwrap(), before);
     drop((one, two));
@@ -27,7 +27,7 @@ fn store_opened_twice_is_one_store() {
 fn all_files_of_a_store_are_its_owners_only() {
     let place = Place::new();
     let store = place.open().unwrap();
-    store.transact(|txn| txn.save(&id("a"), &circuit(1))).unwrap();
+    store.transact(|txn| txn.save(&id("a"), &circuit(1), None)).unwrap();
     for suffix in ["", "-wal", "-shm"] {
         let mode = fs::metadata(format!("{}{suffix}", place.file().display())).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{suffix}");
@@ -74,7 +74,7 @@ fn file_that_was_removed_is_noticed_by_who_has_it_open() {
     let place = Place::new();
     let store = place.open().unwrap();
     fs::remove_file(place.file()).unwrap();
-    let error = store.transact(|txn| txn.save(&id("a"), &circuit(1))).unwrap_err();
+    let error = store.transact(|txn| txn.save(&id("a"), &circuit(1), None)).unwrap_err();
     assert!(matches!(error, StoreError::Replaced { .. }), "{error}");
     assert!(!place.file().exists());
 }
@@ -84,7 +84,7 @@ fn file_in_an_odd_place_is_a_file() {
     let place = Place::new();
     let path = place.dir.path().join("file:memory?mode=memory&x=%2e ü.db");
     let store = Store::open(&Location::Sqlite(path.clone()), &Clock::system()).unwrap();
-    store.transact(|txn| txn.save(&id("a"), &circuit(1))).unwrap();
+    store.transact(|txn| txn.save(&id("a"), &circuit(1), None)).unwrap();
     assert!(path.exists());
 }
 
@@ -98,7 +98,7 @@ fn log_is_written_back_by_writers() {
         let store = place.open().unwrap();
         store
             .transact(|txn| {
-                txn.save(&id("a"), &circuit(n))?;
+                txn.save(&id("a"), &circuit(n), None)?;
                 txn.append(&event("a", NOON_MS, "open"))
             })
             .unwrap();
@@ -113,7 +113,7 @@ fn log_is_written_back_by_writers() {
 #[test]
 fn reboot_lets_every_circuit_cut_its_deadlines_once() {
     let place = Place::new();
-    place.open().unwrap().transact(|txn| txn.save(&id("a"), &circuit(1))).unwrap();
+    place.open().unwrap().transact(|txn| txn.save(&id("a"), &circuit(1), None)).unwrap();
     place.machine.reboot("boot-2", Duration::from_secs(60));
     let clock = Clock::manual(&place.machine);
     let store = Store::open(&place.location(), &clock).unwrap();

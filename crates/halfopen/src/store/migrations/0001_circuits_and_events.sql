@@ -1,8 +1,9 @@
--- One row per circuit; `form` is what halfopen_core::snapshot writes.
+-- One row per circuit; `form` is what halfopen_core::snapshot writes, `wake_at_ms` when time alone changes it.
 CREATE TABLE circuits (
     id            TEXT PRIMARY KEY NOT NULL,
-    form          TEXT NOT NULL,
-    updated_at_ms INTEGER NOT NULL
+    wake_at_ms    INTEGER,
+    updated_at_ms INTEGER NOT NULL,
+    form          TEXT NOT NULL
 ) WITHOUT ROWID;
 
 -- The journal, in the order of commits; `body` is the event record as JSON.

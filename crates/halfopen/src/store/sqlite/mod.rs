@@ -158,6 +158,17 @@ impl Sqlite {
             .collect()
     }
 
+    pub(super) fn due(&self, now: Timestamp, max: usize) -> Result<Vec<CircuitId>, StoreError> {
+        let names = self.read(|conn| {
+            let mut query =
+                conn.prepare_cached("SELECT id FROM circuits WHERE wake_at_ms <= ?1 ORDER BY id LIMIT ?2")?;
+            let max = i64::try_from(max).unwrap_or(i64::MAX);
+            let rows = query.query_map(params![now.as_millis(), max], |row| row.get::<_, String>(0))?;
+            rows.collect::<rusqlite::Result<Vec<_>>>()
+        })?;
+        names.iter().map(|name| circuit_id(name, self.failure())).collect()
+    }
+
     pub(super) fn events(&self, filter: &EventFilter) -> Result<Vec<EventRecord>, StoreError> {
         let limit = if filter.limit == 0 { i64::MAX } else { i64::try_from(filter.limit).unwrap_or(i64::MAX) };
         let bodies = self.read(|conn| {
@@ -328,11 +339,18 @@ impl Draft<'_> {
         self.execute("UPDATE boot SET boot_id = boot_id", [])
     }
 
-    pub(super) fn save(&self, id: &CircuitId, circuit: &Circuit, now: Timestamp) -> Result<(), StoreError> {
+    pub(super) fn save(
+        &self,
+        id: &CircuitId,
+        circuit: &Circuit,
+        wake_at: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
         self.execute(
-            "INSERT INTO circuits (id, form, updated_at_ms) VALUES (?1, ?2, ?3) \
-             ON CONFLICT (id) DO UPDATE SET form = excluded.form, updated_at_ms = excluded.updated_at_ms",
-            params![id.to_string(), snapshot::encode(circuit), now.as_millis()],
+            "INSERT INTO circuits (id, wake_at_ms, updated_at_ms, form) VALUES (?1, ?2, ?3, ?4) \
+             ON CONFLICT (id) DO UPDATE SET wake_at_ms = excluded.wake_at_ms, \
+             updated_at_ms = excluded.updated_at_ms, form = excluded.form",
+            params![id.to_string(), wake_at.map(Timestamp::as_millis), now.as_millis(), snapshot::encode(circuit)],
         )
     }
 
@@ -380,7 +398,8 @@ impl Draft<'_> {
         let now = clock.now();
         for Stored { id, mut circuit, .. } in self.all()? {
             circuit.after_reboot(now);
-            self.save(&id, &circuit, now)?;
+            // Its wake has moved with its deadlines, and only its policy says where to: let a sweep look at it.
+            self.save(&id, &circuit, Some(now), now)?;
         }
         Ok(())
     }
@@ -406,11 +425,15 @@ fn raw_row(row: &Row<'_>) -> rusqlite::Result<(String, String, i64)> {
 }
 
 fn stored(id: &str, circuit: Circuit, updated_at_ms: i64, failure: Failure<'_>) -> Result<Stored, StoreError> {
-    let id = id.parse().map_err(|cause| StoreError::Corrupt {
+    let id = circuit_id(id, failure)?;
+    Ok(Stored { id, circuit, updated_at: Timestamp::from_millis(updated_at_ms) })
+}
+
+fn circuit_id(name: &str, failure: Failure<'_>) -> Result<CircuitId, StoreError> {
+    name.parse().map_err(|cause| StoreError::Corrupt {
         path: failure.path.to_owned(),
         cause: format!("a circuit's name cannot be read: {cause}"),
-    })?;
-    Ok(Stored { id, circuit, updated_at: Timestamp::from_millis(updated_at_ms) })
+    })
 }
 
 fn decode(id: &str, form: &str) -> Result<Circuit, StoreError> {
@@ -453,7 +476,7 @@ mod tests {
         let mut saved = 0;
         let error = loop {
             let id = format!("dependency-{saved}").parse().unwrap();
-            match sqlite.transact(&clock, |txn| txn.save(&id, &Circuit::new())) {
+            match sqlite.transact(&clock, |txn| txn.save(&id, &Circuit::new(), None)) {
                 Ok(()) => saved += 1,
                 Err(error) => break error,
             }
