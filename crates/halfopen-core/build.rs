@@ -26,7 +26,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut files: Vec<PathBuf> =
         std::fs::read_dir(profiles)?.map(|entry| entry.map(|e| e.path())).collect::<Result<_, _>>()?;
     files.retain(|file| file.extension().is_some_and(|ext| ext == "yaml"));
-    files.sort();
+    // By name, as they are looked up: as paths, `aws-api.yaml` stands before `aws.yaml`.
+    files.sort_by(|a, b| a.file_stem().cmp(&b.file_stem()));
 
     let mut sources = String::from("static SOURCES: &[(&str, &str)] = &[\n");
     let mut index = String::from("/// The packs, sorted by name.\npub(crate) static PACKS: &[Embedded] = &[\n");

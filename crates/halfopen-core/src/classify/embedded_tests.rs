@@ -66,3 +66,19 @@ fn a_tool_finds_its_pack() {
     assert_eq!(super::profile_for_tool("claude-code+kimi"), "claude-code");
     assert_eq!(super::profile_for_host("api.example.invalid"), "generic");
 }
+
+#[test]
+fn every_pack_is_found_by_its_name() {
+    for pack in PACKS {
+        assert_eq!(super::packs::embedded(pack.name).map(|found| found.name), Some(pack.name));
+    }
+}
+
+#[test]
+fn a_pattern_of_hosts_begins_at_a_border() {
+    for pack in PACKS {
+        for host in pack.hosts.iter().filter(|host| host.contains('*')) {
+            assert!(host.starts_with("*.") || host.starts_with("*-"), "{}: {host}", pack.name);
+        }
+    }
+}

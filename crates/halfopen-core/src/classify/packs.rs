@@ -219,8 +219,9 @@ pub fn profile_for_command(base_name: &str) -> &'static str {
 #[must_use]
 pub fn profile_for_host(host: &str) -> &'static str {
     let host = host.trim_end_matches('.').to_ascii_lowercase();
-    let fits = |pattern: &str| match pattern.strip_prefix("*.") {
-        Some(tail) => host.strip_suffix(tail).is_some_and(|head| head.ends_with('.')),
+    // The tail keeps its `.` or `-`, so that it begins at a border; regions stand before either.
+    let fits = |pattern: &str| match pattern.strip_prefix('*') {
+        Some(tail) => host.strip_suffix(tail).is_some_and(|head| !head.is_empty()),
         None => host == pattern,
     };
     PACKS

@@ -33,7 +33,7 @@ pub struct RawPack {
     pub commands: Vec<String>,
     /// Further names by which labelled cases and users call the tool or service.
     pub aliases: Vec<String>,
-    /// Hosts it is for; `*.example.com` takes every name below it.
+    /// Hosts it is for; `*.example.com` takes every name below it, `*-api.example.com` every region's.
     pub hosts: Vec<String>,
     /// What holds beside the rules.
     pub defaults: RawDefaults,
