@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 
-use super::{Fact, Facts, Header, cut, cut_front, envelope, lenient, markup, tree};
+use super::{Fact, Facts, Header, cut, cut_front, envelope, frames, lenient, markup, tree};
 use crate::classify::text::Text;
 use crate::outcome::{Excerpt, HttpOutcome};
 
@@ -75,8 +75,18 @@ fn body(reading: &mut Reading, outcome: &HttpOutcome<'_>, with_body: bool) {
         return;
     }
     let failed = reading.failed;
-    if content_type.starts_with("text/event-stream") || starts_like_stream(outcome.body.head) {
+    let start = outcome.body.head.trim_ascii_start();
+    // Who asked for a stream and is refused often gets plain JSON under the stream's type.
+    let streams = content_type.starts_with("text/event-stream") && !matches!(start.first(), Some(b'{' | b'['));
+    if frames::is_frames(&content_type) {
+        frames::amazon(reading, &outcome.body);
+    } else if streams || starts_like_stream(start) {
         stream(reading, &outcome.body);
+        return;
+    } else if frames::is_lines(&content_type) {
+        frames::lines(reading, &outcome.body);
+    }
+    if reading.failed && !failed {
         return;
     }
     let whole = outcome.body.tail.is_empty() && outcome.body.head.len() <= WHOLE_BYTES_MAX;
@@ -193,7 +203,8 @@ fn stream(reading: &mut Reading, body: &Excerpt<'_>) {
     let tail = String::from_utf8_lossy(rest);
     // A cut may fall inside an event; what stands before the first border is not read.
     let tail = cut_front(&tail, TAIL_BYTES);
-    let tail = tail.split_once("\n\n").map_or("", |(_, after)| after);
+    let border = ["\n\n", "\r\n\r\n"].iter().filter_map(|end| tail.find(end).map(|at| at + end.len())).min();
+    let tail = border.map_or("", |at| &tail[at..]);
     for (name, data) in events(&head).chain(events(tail)) {
         let value = serde_json::from_str(&data).ok().or_else(|| lenient::read(&data).map(|(value, _)| value));
         let kind = value.as_ref().and_then(|v| v.get("type")).and_then(Value::as_str).unwrap_or("").to_owned();
@@ -299,7 +310,11 @@ fn truncated(outcome: &HttpOutcome<'_>, facts: &Facts) -> Option<(String, String
     if let Some(length) = length.filter(|&length| !encoded && length > outcome.body.len() && !outcome.body.is_empty()) {
         return Some(("body".to_owned(), format!("{} of {length} bytes", outcome.body.len())));
     }
-    let json = facts.header("content-type").any(|h| h.value.to_ascii_lowercase().starts_with("application/json"));
+    let is_type = |kind: &str| facts.header("content-type").any(|h| h.value.to_ascii_lowercase().starts_with(kind));
+    if is_type("text/event-stream") {
+        return ends_inside_event(&outcome.body).then(|| ("body".to_owned(), "stream ends inside an event".to_owned()));
+    }
+    let json = is_type("application/json");
     if !json || !outcome.body.tail.is_empty() || outcome.body.head.len() > WHOLE_BYTES_MAX {
         return None;
     }
@@ -307,6 +322,16 @@ fn truncated(outcome: &HttpOutcome<'_>, facts: &Facts) -> Option<(String, String
     let cut_off = text.starts_with(['{', '['])
         && serde_json::from_str::<serde::de::IgnoredAny>(text).is_err_and(|error| error.is_eof());
     cut_off.then(|| ("body".to_owned(), "JSON ends too early".to_owned()))
+}
+
+/// Returns whether a stream ends in the middle of the JSON of an event.
+fn ends_inside_event(body: &Excerpt<'_>) -> bool {
+    let end = if body.tail.is_empty() { body.head } else { body.tail };
+    let end = &end[end.len().saturating_sub(TAIL_BYTES)..];
+    let Some(at) = memchr::memrchr(b'\n', end) else { return false };
+    let Some(data) = end[at + 1..].strip_prefix(b"data:") else { return false };
+    let data = data.trim_ascii();
+    data.starts_with(b"{") && serde_json::from_slice::<serde::de::IgnoredAny>(data).is_err_and(|e| e.is_eof())
 }
 
 #[cfg(test)]
@@ -332,6 +357,12 @@ mod tests {
     #[test_case("data: {\"error\":{\"message\":\"x\"}}\n\ndata: [DONE]\n\n", true)]
     #[test_case("data: {\"choices\":[{\"delta\":{\"content\":\"event: error\"}}]}\n\ndata: [DONE]\n\n", false)]
     #[test_case("event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{},\"error\":null}\n\n", false)]
+    #[test_case("{\"error\":{\"message\":\"x\"}}", true; "json under the type of a stream")]
+    #[test_case("{\"choices\":[]}", false; "an answer under the type of a stream")]
+    #[test_case(": ping\n\ndata: {\"type\":\"text\",\"delta\":\"Par", true; "ends inside an event")]
+    #[test_case("data: {\"a\":1}\n\ndata: [DONE]", false; "no line end after the last event")]
+    #[test_case("data: {\"a\":1}\n\ndata: {\"a\":2}", false; "no line end after whole json")]
+    #[test_case("data: Hello\n\ndata: {wor", false; "no json")]
     fn an_error_event_makes_a_stream_a_failure(body: &str, failed: bool) {
         assert_eq!(reading(200, &[("content-type", "text/event-stream")], body).failed, failed);
     }
@@ -341,6 +372,22 @@ mod tests {
         let delta = "data: {\"choices\":[{\"delta\":{\"content\":\"word\"}}]}\n\n".repeat(20_000);
         let body = format!("{delta}data: {{\"error\":{{\"code\":\"server_error\"}}}}\n\n");
         assert!(reading(200, &[("content-type", "text/event-stream")], &body).failed);
+    }
+
+    #[test]
+    fn an_error_at_the_end_of_a_long_stream_with_crlf_is_found() {
+        let delta = "data: {\"choices\":[{\"delta\":{\"content\":\"word\"}}]}\r\n\r\n".repeat(20_000);
+        let body = format!("{delta}data: {{\"error\":{{\"code\":\"server_error\"}}}}\r\n\r\n");
+        assert!(reading(200, &[("content-type", "text/event-stream")], &body).failed);
+    }
+
+    #[test]
+    fn an_error_behind_an_answer_is_found_in_lines_and_frames() {
+        let lines = "{\"response\":\"a\"}\n{\"error\":\"the model stopped\"}\n";
+        assert!(reading(200, &[("content-type", "application/x-ndjson")], lines).failed);
+        assert!(!reading(200, &[("content-type", "text/plain")], lines).failed);
+        let frame = ":exception-type\u{7}\u{0}\u{13}throttlingException{\"message\":\"x\"}";
+        assert!(reading(200, &[("content-type", "application/vnd.amazon.eventstream")], frame).failed);
     }
 
     #[test_case(&[("content-type", "application/json")], "{\"a\": [1, 2", true; "json that ends too early")]

@@ -7,6 +7,7 @@
 
 pub(crate) mod command;
 pub(crate) mod envelope;
+pub(crate) mod frames;
 pub(crate) mod http;
 pub(crate) mod lenient;
 pub(crate) mod markup;
