@@ -5,8 +5,8 @@
 //! that was watched every second are the same. No timer has to run.
 //!
 //! The parts: `breaker` (states and cooldowns), `window` (failures that count), `throttle` (hints that hold everybody),
-//! `ramp` (the return of what was held back). This file names what the outside sees; `admit`, `settle`, `pass` and
-//! `operate` below it are the four ways a circuit changes.
+//! `ramp` (the return of what was held back). This file names what the outside sees; the ways a
+//! circuit changes are `admit`, `settle` (with `effect`, `closed`, `probing`), `pass` for time and `operate` for people.
 //!
 //! Rules that the parts do not show:
 //! - The generation grows on trip, half-open, recover and reset. A permit of another generation is *stale*: it changes
@@ -19,9 +19,12 @@
 //! What a circuit does not do: it knows no other circuit (`pair` does), no jobs beyond their number, and no store.
 
 mod admit;
-mod operate;
-mod pass;
 mod settle;
+mod effect;
+mod closed;
+mod probing;
+mod pass;
+mod operate;
 
 pub(crate) use admit::Pacing;
 

@@ -46,12 +46,14 @@ impl Circuit {
         wakes.into_iter().flatten().min_by_key(|(at, _)| *at).map(|(at, reason)| Wake { at, reason })
     }
 
-    /// Returns when the ramp changes by itself. While a throttle or a hold keeps everybody out its clock stands still.
+    /// Returns whether a throttle or a hold keeps everybody out, so that the ramp's clock stands still.
+    pub(super) fn ramp_stands_still(&self) -> bool {
+        self.throttle.is_some() || self.is_held_open()
+    }
+
+    /// Returns when the ramp changes by itself.
     fn ramp_wake(&self, policy: &Policy) -> Option<Timestamp> {
-        let ramp = self.ramp.as_ref()?;
-        if self.throttle.is_some() || self.is_held_open() {
-            return None;
-        }
+        let ramp = self.ramp.as_ref().filter(|_| !self.ramp_stands_still())?;
         let rests = self.waiting > 0 || self.jobs_held == 0 || ramp.can_rest(&policy.drain);
         let idle = rests.then(|| ramp.idle_at());
         let step = ramp.step_at(&policy.drain);
