@@ -1,5 +1,6 @@
 //! The circuit from outside: stories, properties, a naive model beside it, and what is stored of it.
 
+mod model;
 mod walk;
 mod world;
 
