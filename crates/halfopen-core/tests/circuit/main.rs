@@ -6,4 +6,5 @@ mod world;
 
 mod properties;
 mod stories_breaker;
+mod stories_pair;
 mod stories_throttle;
