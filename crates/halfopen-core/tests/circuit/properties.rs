@@ -10,6 +10,7 @@ use halfopen_core::time::Timestamp;
 use halfopen_core::verdict::Class;
 use proptest::prelude::*;
 
+use crate::holds;
 use crate::walk::{Step, Walk, Who};
 use crate::world::{World, failure, hinted, millis, secs, success};
 
@@ -32,9 +33,10 @@ fn admits(circuit: &Circuit, policy: &Policy, now: Timestamp) -> Result<Permit, 
 }
 
 proptest! {
+    /// What must hold at every stop, and the naive model beside it.
     #[test]
     fn what_must_always_hold_holds_after_every_step(bytes in walks()) {
-        Walk::along(&bytes, |walk, step, done| walk.check(step, done));
+        holds::circuit(&bytes);
     }
 
     /// Refused at every instant before `retry_at`, admitted at it.
