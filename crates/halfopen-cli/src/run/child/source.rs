@@ -121,12 +121,12 @@ impl Source {
         }
     }
 
-    /// Returns how many bytes of the input are kept at most, where it is kept at all.
+    /// Returns whether somebody has given the command something to read: a file, a pipe, a socket.
     #[must_use]
-    pub fn kept_max(&self) -> Option<u64> {
+    pub fn is_piped(&self) -> bool {
         match &self.kind {
-            Kind::AsItIs | Kind::Empty | Kind::File { .. } => None,
-            Kind::Once(once) => Some(once.kept_max),
+            Kind::AsItIs | Kind::Empty => false,
+            Kind::File { .. } | Kind::Once(_) => true,
         }
     }
 

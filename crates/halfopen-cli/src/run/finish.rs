@@ -1,0 +1,272 @@
+//! Ends a run: hands on the output, says what there is to say, writes the report and the activation line, returns the
+//! code.
+
+use std::os::fd::AsFd as _;
+
+use halfopen::activation;
+use halfopen::handle::{Handle, StoreHealth};
+use halfopen_core::circuit::{LastFailure, Status};
+use halfopen_core::circuit_id::CircuitId;
+use halfopen_core::outcome::Exit;
+use halfopen_core::pair::Side;
+use halfopen_core::retry::GiveUp;
+use halfopen_core::time::Timestamp;
+use halfopen_core::verdict::{Class, Verdict};
+use rustix::event::{PollFd, PollFlags};
+use rustix::process::Signal;
+
+use super::RunArgs;
+use super::child::poll;
+use super::child::signals::{Asked, Signals};
+use super::child::sink::{Lost, Outlet, Stdout};
+use super::ending::{Done, Ending, Reason};
+use super::plan::Plan;
+use super::report::{Evidence, Failure, Report};
+use super::say::{self, Message};
+use super::wait::{iso_time, wall_ms_of, wall_now_ms};
+use crate::exit::{self, Final};
+use crate::ui;
+
+/// What is needed to end a run.
+pub(super) struct Finish<'a> {
+    /// What was planned.
+    pub plan: &'a Plan,
+    /// What was asked for.
+    pub args: &'a RunArgs,
+    /// The door.
+    pub handle: &'a Handle,
+    /// Signals to us, also while output is handed on.
+    pub signals: &'a mut Signals,
+    /// How well the store served at the beginning.
+    pub health: StoreHealth,
+}
+
+impl Finish<'_> {
+    /// Ends the run; returns its exit code.
+    pub(super) fn finish(mut self, done: Done) -> u8 {
+        let mut report = Report::new(&self.plan.policy.dependency, &self.plan.circuit().to_string());
+        report.attempts = done.attempts;
+        report.elapsed_s = done.elapsed.as_secs_f64();
+        let degraded = done.figures;
+        let end = self.end(done.ending, &mut report);
+        let (code, set_by) = exit::code(end);
+        (report.exit_code, report.set_by) = (code, set_by.as_str());
+        self.say_if_the_store_was_lost();
+        write(&report, self.args, self.plan.outer.is_some() && report.class.as_deref() != Some("success"));
+        self.record(&degraded, &done.unclassified);
+        code
+    }
+
+    /// Hands on the output and fills in the report.
+    fn end(&mut self, ending: Ending, report: &mut Report) -> Final {
+        let clock = self.handle.clock();
+        match ending {
+            Ending::Judged { last, stdout, gave_up } => {
+                note_verdict(report, &last.verdict, last.exit);
+                report.gave_up = gave_up.map(Reason::as_str);
+                let again_at = self.again_at(&last.verdict, gave_up);
+                self.note_time(report, again_at);
+                let message = say::failed(self.plan, &last, gave_up, again_at, report.attempts, clock);
+                self.say(message);
+                let judged = Final::Judged { class: last.verdict.class, exit: last.exit };
+                if exit::passes_output(last.verdict.class) { self.hand_on(stdout, judged, report) } else { judged }
+            }
+            Ending::Observed { exit, stdout, verdict } => {
+                if let Some(verdict) = &verdict {
+                    note_verdict(report, verdict, exit);
+                }
+                self.hand_on(stdout, Final::Observed { exit }, report)
+            }
+            Ending::NotRun { exit } => {
+                let command = self.args.command.first().map(|c| c.to_string_lossy().into_owned()).unwrap_or_default();
+                let (error, what) = match exit {
+                    Exit::NotFound => ("not_found", "not found"),
+                    Exit::NotExecutable | Exit::Code(_) | Exit::Signal(_) | Exit::TimedOut | Exit::Cancelled => {
+                        ("not_executable", "cannot be executed")
+                    }
+                };
+                report.error = Some(error.to_owned());
+                ui::error(&format!("command `{command}` {what}"));
+                Final::Judged { class: Class::UnknownFailure, exit }
+            }
+            Ending::Refused { side, refusal, last } => {
+                let behind = self.last_failure(side);
+                if let Some(last) = &last {
+                    note_verdict(report, &last.verdict, last.exit);
+                } else {
+                    report.class = behind.as_ref().map(|behind| behind.class.to_string());
+                }
+                report.circuit = say::circuit_of(self.plan, side);
+                report.error = Some(say::error_of(refusal.reason).to_owned());
+                report.last_failure = behind.as_ref().map(Failure::remembered);
+                self.note_time(report, refusal.retry_at);
+                let message = say::refused(self.plan, side, &refusal, behind.as_ref(), clock);
+                self.say(Some(message));
+                Final::Refused { end_known: refusal.retry_at.is_some() }
+            }
+            Ending::Cancelled { signal, stdout } => {
+                report.error = Some("cancelled".to_owned());
+                let end = Final::Cancelled { signal: signal.as_raw() };
+                match stdout {
+                    Some(stdout) => self.hand_on(stdout, end, report),
+                    None => end,
+                }
+            }
+            Ending::ReaderGone => {
+                report.error = Some("reader_gone".to_owned());
+                Final::OutputLost { reader_gone: true }
+            }
+            Ending::Broken(error) => {
+                report.error = Some("broken".to_owned());
+                ui::error(&format!("cannot run anything: {error}"));
+                Final::Judged { class: Class::UnknownFailure, exit: Exit::NotExecutable }
+            }
+        }
+    }
+
+    /// Passes on what was held; a signal to us ends that too.
+    fn hand_on(&mut self, stdout: Stdout, end: Final, report: &mut Report) -> Final {
+        let lost = match stdout {
+            Stdout::Held { held, .. } if held.bytes() == 0 => None,
+            Stdout::Held { held, .. } => {
+                let mut releasing = held.release();
+                match Outlet::new(std::io::stdout().as_fd()) {
+                    Err(_) => Some(Lost::Failed(rustix::io::Errno::BADF)),
+                    Ok(mut outlet) => loop {
+                        if let Some(signal) = self.wait_for_room(&outlet) {
+                            report.error = Some("cancelled".to_owned());
+                            return Final::Cancelled { signal: signal.as_raw() };
+                        }
+                        if releasing.step(&mut outlet) {
+                            break outlet.lost();
+                        }
+                    },
+                }
+            }
+            passed @ (Stdout::LettingGo { .. } | Stdout::Live(_) | Stdout::Broken) => passed.lost(),
+        };
+        match lost {
+            None => end,
+            Some(lost) => {
+                report.error = Some("output_lost".to_owned());
+                if let Lost::Failed(error) = lost {
+                    ui::error(&format!("standard output cannot be written: {error}"));
+                }
+                // A failure of the command itself says more than the loss of what it printed about it.
+                if exit::code(end).0 == 0 { Final::OutputLost { reader_gone: lost == Lost::ReaderGone } } else { end }
+            }
+        }
+    }
+
+    /// Waits until the outlet takes a piece; returns the signal that ends the wait.
+    fn wait_for_room(&mut self, outlet: &Outlet) -> Option<Signal> {
+        loop {
+            let mut fds = [
+                PollFd::from_borrowed_fd(outlet.fd(), PollFlags::OUT),
+                PollFd::from_borrowed_fd(self.signals.fd(), PollFlags::IN),
+            ];
+            if poll(&mut fds, None).is_err() || !fds[0].revents().is_empty() {
+                return None;
+            }
+            for asked in self.signals.take() {
+                match asked {
+                    Asked::End(signal) => return Some(signal),
+                    Asked::Pause => {
+                        let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
+                    }
+                    Asked::PassOn(_) | Asked::WindowChanged | Asked::Child => {}
+                }
+            }
+        }
+    }
+
+    fn note_time(&self, report: &mut Report, at: Option<Timestamp>) {
+        let clock = self.handle.clock();
+        if let Some(at) = at {
+            report.retry_at = iso_time(at, clock);
+            report.retry_at_ms = Some(wall_ms_of(at, clock.now(), wall_now_ms()));
+        }
+    }
+
+    fn say(&self, message: Option<Message>) {
+        match message {
+            Some(Message { text, hint: Some(hint) }) if !self.args.quiet => ui::say_with_hint(&text, &hint),
+            Some(Message { text, hint: None }) if !self.args.quiet => ui::say(&text),
+            Some(_) | None => {}
+        }
+    }
+
+    fn say_if_the_store_was_lost(&self) {
+        if self.health == StoreHealth::Good
+            && let Some(warning) = say::store_warning(&self.handle.health())
+        {
+            ui::warn(&warning);
+        }
+    }
+
+    /// Returns when a call that failed can be made again, as far as that is known: not before the time that was stated,
+    /// and not before its circuits let it through.
+    fn again_at(&self, verdict: &Verdict, gave_up: Option<Reason>) -> Option<Timestamp> {
+        if !verdict.class.heals() && verdict.class != Class::QuotaExhausted {
+            return None;
+        }
+        let route = &self.plan.route;
+        let circuits = [Some(&route.place), route.account.as_ref()].into_iter().flatten();
+        let held =
+            circuits.filter_map(|id| self.status(id)).flat_map(|status| [status.open_until, status.throttled_until]);
+        let stated = match gave_up {
+            Some(Reason::Core(GiveUp::WaitTooLong { retry_at })) => Some(retry_at),
+            Some(_) | None => verdict.hint.as_ref().map(|hint| hint.until),
+        };
+        held.chain([stated]).flatten().max()
+    }
+
+    fn status(&self, id: &CircuitId) -> Option<Status> {
+        Some(self.handle.why(id, &self.plan.policy).ok().flatten()?.view.status)
+    }
+
+    /// Returns the last failure that a circuit of ours saw, for an error that must name its cause.
+    fn last_failure(&self, side: Side) -> Option<LastFailure> {
+        let id: &CircuitId = match (side, &self.plan.route.account) {
+            (Side::Account, Some(account)) => account,
+            (Side::Place | Side::Account, _) => &self.plan.route.place,
+        };
+        self.status(id)?.last_failure
+    }
+
+    /// Leaves the line that says that the protection was there, also if nothing happened.
+    fn record(&self, figures: &activation::Figures, unclassified: &[String]) {
+        let name = &self.plan.policy.dependency;
+        match activation::record(&self.plan.store, name, figures, unclassified, wall_now_ms()) {
+            Ok(recorded) if recorded.store_anew && !self.args.quiet => ui::warn(
+                "the store was created anew on three runs in a row, so nothing is remembered: \
+                 a container without a volume, or another HOME each time? set HALFOPEN_STORE",
+            ),
+            Ok(_) => {}
+            Err(error) if !self.args.quiet => ui::warn(&error.to_string()),
+            Err(_) => {}
+        }
+    }
+}
+
+fn note_verdict(report: &mut Report, verdict: &Verdict, exit: Exit) {
+    report.class = Some(verdict.class.to_string());
+    report.rule = Some(verdict.rule.clone());
+    report.evidence = Evidence::of(verdict);
+    report.command_code = match exit {
+        Exit::Code(code) => Some(code),
+        Exit::Signal(_) | Exit::TimedOut | Exit::Cancelled | Exit::NotFound | Exit::NotExecutable => None,
+    };
+}
+
+/// Writes the report where it was asked for, and, `inside` another run, where that one reads it.
+pub(super) fn write(report: &Report, args: &RunArgs, inside: bool) {
+    if let Some(path) = &args.report
+        && let Err(error) = report.write(path)
+    {
+        ui::error(&format!("report {} cannot be written: {error}", path.display()));
+    }
+    if args.json || inside {
+        ui::raw(&report.line());
+    }
+}

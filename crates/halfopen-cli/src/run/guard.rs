@@ -1,0 +1,120 @@
+//! Holds the pass of one attempt so that every way out gives it back: a return, an error, a panic.
+//!
+//! Only SIGKILL goes past it; then the lease in the store ends the pass.
+
+use std::time::Duration;
+
+use halfopen::handle::{Handle, Route};
+use halfopen_core::pair::Pass;
+use halfopen_core::permit::{Permit, PermitKind};
+use halfopen_core::policy::Policy;
+use halfopen_core::snapshot::EventRecord;
+use halfopen_core::verdict::Verdict;
+
+/// An admitted attempt.
+#[must_use = "dropping it gives the pass back"]
+#[derive(Debug)]
+pub(super) struct Guard<'a> {
+    handle: &'a Handle,
+    route: &'a Route,
+    policy: &'a Policy,
+    held: Held,
+}
+
+#[derive(Debug)]
+enum Held {
+    /// Nothing: we only watch and would have been refused.
+    Nothing,
+    /// A pass of our own.
+    Own(Pass),
+    /// The live probe of the run around us.
+    Outers(Pass),
+    /// A pass that was settled early, while its attempt goes on.
+    SettledEarly(Pass),
+}
+
+impl<'a> Guard<'a> {
+    /// Returns the guard of a pass that was granted to us.
+    pub(super) fn own(handle: &'a Handle, route: &'a Route, policy: &'a Policy, pass: Pass) -> Self {
+        Self { handle, route, policy, held: Held::Own(pass) }
+    }
+
+    /// Returns the guard of a pass that the run around us holds.
+    pub(super) fn outers(handle: &'a Handle, route: &'a Route, policy: &'a Policy, pass: Pass) -> Self {
+        Self { handle, route, policy, held: Held::Outers(pass) }
+    }
+
+    /// Returns the guard of an attempt that is made without a pass.
+    pub(super) fn without(handle: &'a Handle, route: &'a Route, policy: &'a Policy) -> Self {
+        Self { handle, route, policy, held: Held::Nothing }
+    }
+
+    /// Returns the pass, as long as it has not been settled.
+    #[must_use]
+    pub(super) fn pass(&self) -> Option<&Pass> {
+        match &self.held {
+            Held::Own(pass) | Held::Outers(pass) => Some(pass),
+            Held::Nothing | Held::SettledEarly(_) => None,
+        }
+    }
+
+    /// Returns whether the breaker waits for this attempt's verdict.
+    #[must_use]
+    pub(super) fn is_probe(&self) -> bool {
+        self.any(|permit| permit.kind == PermitKind::Probe)
+    }
+
+    fn any(&self, is: impl Fn(&Permit) -> bool) -> bool {
+        self.pass().is_some_and(|pass| is(&pass.place) || pass.account.as_ref().is_some_and(&is))
+    }
+
+    /// Returns how often the pass must be renewed, if it has a lease.
+    #[must_use]
+    pub(super) fn renew_every(&self) -> Option<Duration> {
+        let leased = self.any(|permit| permit.ramped || permit.kind == PermitKind::Probe);
+        leased.then(|| {
+            (self.policy.circuit.probe_lease.min(self.policy.circuit.lease) / 3).max(Duration::from_millis(20))
+        })
+    }
+
+    /// Extends the lease.
+    pub(super) fn renew(&self) {
+        if let Some(pass) = self.pass() {
+            // If it is no longer live there is nothing to do: the verdict will be stale, and is told apart then.
+            let _live = self.handle.renew(self.route, self.policy, pass);
+        }
+    }
+
+    /// Ends the wait for the verdict while the attempt goes on.
+    pub(super) fn settle_early(&mut self, verdict: &Verdict) -> Vec<EventRecord> {
+        match std::mem::replace(&mut self.held, Held::Nothing) {
+            Held::Own(pass) | Held::Outers(pass) => {
+                let events = self.handle.settle(self.route, self.policy, pass.clone(), verdict);
+                self.held = Held::SettledEarly(pass);
+                events
+            }
+            other @ (Held::Nothing | Held::SettledEarly(_)) => {
+                self.held = other;
+                Vec::new()
+            }
+        }
+    }
+
+    /// Ends the attempt with its verdict.
+    pub(super) fn settle(mut self, verdict: &Verdict) -> Vec<EventRecord> {
+        match std::mem::replace(&mut self.held, Held::Nothing) {
+            Held::Own(pass) | Held::Outers(pass) | Held::SettledEarly(pass) => {
+                self.handle.settle(self.route, self.policy, pass, verdict)
+            }
+            Held::Nothing => Vec::new(),
+        }
+    }
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        if let Held::Own(pass) = std::mem::replace(&mut self.held, Held::Nothing) {
+            self.handle.give_back(self.route, self.policy, pass);
+        }
+    }
+}
