@@ -1,0 +1,21 @@
+//! End-to-end tests of `halfopen run`: the real binary, real children, a real store, a cleared environment.
+//!
+//! One binary, one file per behaviour. A test that stands for a scenario or a row of the drill says which. Nothing here
+//! waits by sleeping: conditions are polled with a deadline, and what must not happen is proved by counting.
+
+mod branches;
+mod breaker;
+mod crash;
+mod herd;
+mod input;
+mod nested;
+mod observe;
+mod output;
+mod report;
+mod retry;
+mod sandbox;
+mod signals;
+mod store;
+mod terminal;
+mod waits;
+mod ways_out;

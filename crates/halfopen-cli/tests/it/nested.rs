@@ -1,0 +1,75 @@
+//! S016: a run inside a run repeats nothing, and nothing is judged twice.
+
+use halfopen_core::event::State;
+
+use crate::sandbox::{BROKEN, Sandbox, finished};
+
+/// Writes `outer`, a script around `halfopen run -- tool`.
+fn script(sandbox: &Sandbox, inner_flags: &str) {
+    let halfopen = env!("CARGO_BIN_EXE_halfopen");
+    sandbox.command("outer", &format!("exec {halfopen} run {inner_flags} -- tool"));
+}
+
+fn calls_of_tool(sandbox: &Sandbox) -> usize {
+    sandbox.text("tool-calls").lines().count()
+}
+
+/// The attempts of two layers do not multiply.
+#[test]
+fn an_inner_run_repeats_nothing() {
+    let sandbox = Sandbox::new();
+    sandbox
+        .policy_of("any", "retry: {base_ms: 1, max_attempts: 3}\ncircuit: {open_after_failures: 50}")
+        .tool(&format!("echo x >> $D/tool-calls; echo \"(try $$)\" >&2; {BROKEN}"));
+    script(&sandbox, "--attempts 4");
+    let ran = sandbox.run_command(&["--attempts", "2"], &["outer"]);
+    assert_eq!(ran.code, 1, "{}", ran.stderr);
+    assert_eq!(calls_of_tool(&sandbox), 2, "as often as the outer one runs it: {}", ran.stderr);
+}
+
+/// What the inner run has judged is not counted again by the outer one, on the same circuit or another.
+#[test]
+fn a_failure_inside_is_counted_once() {
+    for outer in ["tool", "batch"] {
+        let sandbox = Sandbox::new();
+        sandbox
+            .policy("retry: {max_attempts: 1}\ncircuit: {open_after_failures: 2, open_for_sec: 600}")
+            .tool(&format!("echo x >> $D/tool-calls; {BROKEN}"));
+        script(&sandbox, "--dep tool");
+        let ran = sandbox.run_command(&["--dep", outer, "--attempts", "1"], &["outer"]);
+        assert_eq!((ran.code, calls_of_tool(&sandbox)), (1, 1), "{}", ran.stderr);
+        let failures = sandbox.circuit("tool").expect("it is known").status.failures_in_window;
+        assert_eq!(failures, 1, "outer circuit {outer}");
+        assert_eq!(sandbox.circuit("batch").map_or(0, |view| view.status.failures_in_window), 0);
+    }
+}
+
+/// An inner run of the same circuit uses the outer probe instead of being refused.
+#[test]
+fn an_inner_run_uses_the_outer_probe() {
+    let sandbox = Sandbox::new();
+    sandbox
+        .policy("retry: {max_attempts: 1}\ncircuit: {open_after_failures: 1, open_for_sec: 0.2, probe_lease_sec: 3600}\non_open: {action: fail_fast}")
+        .tool(BROKEN);
+    assert_eq!(sandbox.run(&[]).code, 1);
+    assert_eq!(sandbox.state("tool"), State::Open);
+    sandbox.tool("echo inside");
+    script(&sandbox, "--dep tool");
+    let ran = sandbox.run_command(&["--dep", "tool", "--max-wait", "30s"], &["outer"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "inside\n"), "{}", ran.stderr);
+    assert_eq!(sandbox.state("tool"), State::Closed);
+}
+
+/// A marker that is no live permit is not believed.
+#[test]
+fn a_made_up_outer_probe_is_not_believed() {
+    let sandbox = Sandbox::new();
+    sandbox
+        .policy("retry: {max_attempts: 1}\ncircuit: {open_after_failures: 1, open_for_sec: 600}\non_open: {action: fail_fast}")
+        .tool(BROKEN);
+    assert_eq!(sandbox.run(&[]).code, 1);
+    let permit = r#"{"id":1,"probe":true,"generation":2,"admitted_at":0,"expires_at":99999999999999,"ramped":false}"#;
+    let outer = format!(r#"{{"place":"tool","account":null,"place_permit":{permit},"account_permit":null}}"#);
+    let ran = finished(sandbox.run_of(&[]).env("HALFOPEN_RUN_OUTER", outer));
+    assert_eq!((ran.code, sandbox.call_count()), (75, 1), "{}", ran.stderr);
+}
