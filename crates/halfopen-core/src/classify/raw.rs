@@ -185,7 +185,7 @@ pub struct RawRule {
     pub retry: Option<String>,
     /// Whether it shows work: `none`, `shown`.
     pub work: Option<String>,
-    /// The wait if the outcome states none (`30s`).
+    /// The wait if the outcome states none (`30s`); `none` if nobody knows, also not the pack.
     pub wait: Option<String>,
     /// Whether stated waits are not to be believed: they belong to another limit than this one.
     pub ignore_hints: bool,

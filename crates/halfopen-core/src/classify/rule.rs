@@ -33,8 +33,17 @@ pub(crate) struct Rule {
     pub(crate) reached: Option<Reached>,
     pub(crate) retry: Option<RetryAdvice>,
     pub(crate) work: Option<Work>,
-    pub(crate) wait: Option<Duration>,
+    pub(crate) wait: Option<KnownWait>,
     pub(crate) ignore_hints: bool,
+}
+
+/// What a rule knows about the wait where the outcome states none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KnownWait {
+    /// This long.
+    For(Duration),
+    /// Nothing, whatever its pack knows about other failures of this class.
+    Unknown,
 }
 
 /// A condition that can be asked.
@@ -300,7 +309,7 @@ impl Rule {
             reached: word(raw.reached.as_deref(), "reached", REACHED)?,
             retry: word(raw.retry.as_deref(), "retry", RETRIES)?,
             work: word(raw.work.as_deref(), "work", WORKS)?,
-            wait: raw.wait.as_deref().map(|w| duration(w, "wait")).transpose()?,
+            wait: raw.wait.as_deref().map(known_wait).transpose()?,
             ignore_hints: raw.ignore_hints,
         })
     }
@@ -405,6 +414,11 @@ fn exit_is(word: &str) -> Result<ExitIs, String> {
     }
 }
 
+/// Reads a duration or `none`.
+fn known_wait(word: &str) -> Result<KnownWait, String> {
+    if word == "none" { Ok(KnownWait::Unknown) } else { duration(word, "wait").map(KnownWait::For) }
+}
+
 /// Reads `500ms`, `30s`, `1.5m`, `4h`, `2d`.
 ///
 /// # Errors
@@ -448,6 +462,12 @@ mod tests {
     #[test_case("soon", None)]
     fn durations_need_a_unit(word: &str, millis: Option<u128>) {
         assert_eq!(duration(word, "wait").ok().map(|d| d.as_millis()), millis);
+    }
+
+    #[test_case("none", KnownWait::Unknown)]
+    #[test_case("90s", KnownWait::For(Duration::from_secs(90)))]
+    fn a_rule_may_know_that_nobody_knows_the_wait(word: &str, wait: KnownWait) {
+        assert_eq!(known_wait(word), Ok(wait));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::classify::facts::command::Captured;
 use crate::classify::facts::http::Reading;
 use crate::classify::judge::Said;
 use crate::classify::packs::Pack;
-use crate::classify::rule::Rule;
+use crate::classify::rule::{KnownWait, Rule};
 use crate::hint::{HintInput, Surroundings, advice, read};
 use crate::outcome::{Exit, HttpOutcome, Reached};
 use crate::redact;
@@ -157,8 +157,10 @@ pub(crate) fn read_hint(
     }
     // What the rule knows goes before what its pack knows in general.
     let mut known = pack.hints.clone();
-    if let Some(wait) = rule.and_then(|rule| rule.wait) {
-        known.default_wait_ms = Some(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+    match rule.and_then(|rule| rule.wait) {
+        Some(KnownWait::For(wait)) => known.default_wait_ms = Some(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
+        Some(KnownWait::Unknown) => (known.default_wait_ms, known.daily_reset_zone) = (None, None),
+        None => {}
     }
     let ignored = rule.is_some_and(|rule| rule.ignore_hints);
     let input = HintInput {
