@@ -49,6 +49,7 @@ const CODES: &[&str] = &[
     "quota_limit",
     "jobstatus",
     "statusmessage",
+    "statuscode",
     "subtype",
     "error_status",
     "limit_source",
@@ -205,13 +206,18 @@ fn string(facts: &mut Facts, text: &str, place: &str, key: &str, depth: usize) {
     if one_word && CODES.contains(&key) || !one_word && key == "error" && text.len() < 40 {
         facts.add_code(text, place);
     }
-    if MESSAGES.contains(&key) || key.is_empty() {
+    if MESSAGES.contains(&key) || key.is_empty() || !one_word && is_in_errors(place) {
         if !one_word || !CODES.contains(&key) || key == "message" {
             facts.add_message(text, place);
         } else if key == "error" || key == "errors" {
             facts.add_message(&text.replace(['_', '-'], " "), place);
         }
     }
+}
+
+/// Returns whether the member at `place` is a field that failed: `errors: {product: ["…"]}`.
+fn is_in_errors(place: &str) -> bool {
+    place.rsplit_once('.').is_some_and(|(parents, _)| parents.ends_with(".errors") || parents.ends_with(".Errors"))
 }
 
 /// Returns the HTTP status a code is or ends with (`429`, `InferHub.81101.429`).
@@ -280,6 +286,14 @@ mod tests {
         let found = facts(&json!({"json": {"errors": [["RATELIMIT", "try again in 9 minutes.", "ratelimit"]]}}));
         assert_eq!(codes(&found), ["ratelimit"]);
         assert!(found.messages.iter().any(|m| m.shown == "try again in 9 minutes."));
+    }
+
+    #[test]
+    fn sentences_about_single_fields_are_read() {
+        let found = facts(&json!({"errors": {"product": ["Daily variant creation limit reached"]}}));
+        assert_eq!(found.messages[0].place, "body.errors.product");
+        let found = facts(&json!({"success": false, "errors": [{"statusCode": "UNABLE_TO_LOCK_ROW"}]}));
+        assert_eq!(codes(&found), ["unable_to_lock_row"]);
     }
 
     #[test]
