@@ -29,6 +29,11 @@ fn salesforce(map: &Map<String, Value>) -> Option<(String, String)> {
 }
 
 fn object(map: &Map<String, Value>) -> Option<(String, String)> {
+    // A stored log line is about an error somewhere else.
+    if map.contains_key("@timestamp") {
+        return None;
+    }
+    let resource = is_resource(map);
     let said = |key: &str, value: &Value| Some((format!("body.{key}"), format!("{key}: {}", short(value))));
     if let Some((key, value)) = first(map, &["error", "Error", "fault", "Fault", "exception"])
         && is_error(value)
@@ -39,7 +44,7 @@ fn object(map: &Map<String, Value>) -> Option<(String, String)> {
     if let Some((key, value)) = first(map, &["errors", "Errors"]) {
         let full = match value {
             Value::Array(list) => !list.is_empty() && list.iter().any(|e| e.is_object() || e.is_string()),
-            Value::Object(inner) => !inner.is_empty(),
+            Value::Object(inner) => inner.values().any(is_reason),
             Value::String(text) => !text.is_empty(),
             // Elasticsearch's bulk answer: true if an item failed.
             Value::Bool(yes) => *yes,
@@ -59,13 +64,10 @@ fn object(map: &Map<String, Value>) -> Option<(String, String)> {
             return said(key, &Value::Bool(true));
         }
     }
-    if let Some(status) = map.get("status").or_else(|| map.get("Status")).and_then(Value::as_str) {
+    if let Some(status) = map.get("status").or_else(|| map.get("Status")).and_then(Value::as_str).filter(|_| !resource)
+    {
         let reason = first(map, REASONS).is_some_and(|(_, value)| is_reason(value));
-        let failed = match status.to_ascii_lowercase().as_str() {
-            "error" => true,
-            "failed" | "fail" | "failure" => reason,
-            _ => false,
-        };
+        let failed = matches!(status.to_ascii_lowercase().as_str(), "error" | "failed" | "fail" | "failure") && reason;
         if failed {
             return said("status", &Value::String(status.to_owned()));
         }
@@ -76,7 +78,7 @@ fn object(map: &Map<String, Value>) -> Option<(String, String)> {
     if map.get("object").and_then(Value::as_str) == Some("error") {
         return said("object", &Value::String("error".to_owned()));
     }
-    if let Some((key, value)) = first(map, &["errcode", "error_code", "errorCode", "ErrorCode"]) {
+    if let Some((key, value)) = first(map, &["errcode", "error_code", "errorCode", "ErrorCode"]).filter(|_| !resource) {
         let zero = value.as_i64() == Some(0) || matches!(value.as_str(), Some("" | "0" | "OK" | "SUCCESS" | "success"));
         let reason = first(map, &["errmsg", "error_msg", "errorMessage", "error_message", "ErrorMessage", "message"]);
         if !zero && !value.is_null() && reason.is_some_and(|(_, value)| is_reason(value)) {
@@ -85,14 +87,30 @@ fn object(map: &Map<String, Value>) -> Option<(String, String)> {
     }
     for key in ["code", "statusCode", "status_code", "status"] {
         let status = map.get(key).and_then(Value::as_u64).filter(|code| (400..=599).contains(code));
-        if let Some(status) = status.filter(|_| first(map, REASONS).is_some_and(|(_, value)| is_reason(value))) {
+        if let Some(status) =
+            status.filter(|_| !resource && first(map, REASONS).is_some_and(|(_, value)| is_reason(value)))
+        {
             return said(key, &Value::from(status));
         }
     }
     if map.contains_key("__type") && map.len() <= 4 && first(map, &["message", "Message"]).is_some() {
         return said("__type", &map["__type"]);
     }
-    job(map).or_else(|| items(map))
+    job(map).or_else(|| items(map)).or_else(|| wrapped(map))
+}
+
+/// An error inside the only member: `{"Response": {"Error": {…}}}`.
+fn wrapped(map: &Map<String, Value>) -> Option<(String, String)> {
+    let (_, inner) = map.iter().find(|(key, _)| key.eq_ignore_ascii_case("response"))?;
+    let (_, error) = inner.as_object()?.iter().find(|(key, _)| key.eq_ignore_ascii_case("error"))?;
+    let said = map.len() <= 2 && error.is_object() && is_error(error);
+    said.then(|| ("body.response.error".to_owned(), short(error)))
+}
+
+/// Returns whether an object is a thing that has an identity: what it says about failing is its own state (a build, a
+/// refund, a message that bounced), not the end of the call that asked for it.
+fn is_resource(map: &Map<String, Value>) -> bool {
+    ["id", "_id", "sid", "uuid", "guid", "arn"].iter().any(|key| map.contains_key(*key)) && !map.contains_key("jsonrpc")
 }
 
 /// Members that say why.
@@ -201,6 +219,9 @@ mod tests {
     #[test_case(json!({"FailedRecordCount": 1, "Records": []}))]
     #[test_case(json!({"responses": [{"id": "1", "status": 200}, {"id": "2", "status": 429}]}))]
     #[test_case(json!([{"error": {"code": 503}}]))]
+    #[test_case(json!({"Response": {"Error": {"Code": "RequestLimitExceeded"}, "RequestId": "x"}}))]
+    #[test_case(json!({"errors": {"title": ["can't be blank"]}}))]
+    #[test_case(json!({"id": "resp_1", "status": "failed", "error": {"code": "server_error"}}))]
     fn an_envelope_that_says_so_is_a_failure(body: Value) {
         assert!(failure(&body).is_some());
     }
@@ -217,6 +238,14 @@ mod tests {
     #[test_case(json!({"code": 0, "message": "ok"}))]
     #[test_case(json!({"error": false, "message": "saved"}))]
     #[test_case(json!([{"id": 1}, {"error": "x"}]))]
+    #[test_case(json!({"id": "job_1", "status": "error", "name": "nightly"}))]
+    #[test_case(json!({"id": 7, "status": "failed", "title": "Import of contacts"}))]
+    #[test_case(json!({"id": "re_1", "status": "failed", "failure_reason": "expired_or_canceled_card"}))]
+    #[test_case(json!({"sid": "SM1", "status": "failed", "error_code": 30001, "error_message": "Queue overflow"}))]
+    #[test_case(json!({"id": 1, "code": 500, "title": "Sofia"}))]
+    #[test_case(json!({"errors": {"count": 0, "items": []}, "data": [1]}))]
+    #[test_case(json!({"@timestamp": "x", "error": {"message": "quota exceeded"}, "host": "b"}))]
+    #[test_case(json!({"response": {"error": null, "docs": []}}))]
     fn an_answer_is_not(body: Value) {
         assert_eq!(failure(&body), None);
     }

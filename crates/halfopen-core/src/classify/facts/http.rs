@@ -71,7 +71,7 @@ fn body(reading: &mut Reading, outcome: &HttpOutcome<'_>, with_body: bool) {
         ["image/", "audio/", "video/", "application/pdf", "application/zip", "application/octet-stream", "font/"]
             .iter()
             .any(|kind| content_type.starts_with(kind));
-    if outcome.body.is_empty() || (binary && !reading.failed) {
+    if outcome.body.is_empty() || ((binary || is_stored(outcome, &reading.facts)) && !reading.failed) {
         return;
     }
     let failed = reading.failed;
@@ -118,6 +118,18 @@ fn body(reading: &mut Reading, outcome: &HttpOutcome<'_>, with_body: bool) {
     }
 }
 
+/// Returns whether the body is what somebody stored there: an object store's answer to a GET. Its own errors have a
+/// status that says so.
+fn is_stored(outcome: &HttpOutcome<'_>, facts: &Facts) -> bool {
+    let server = facts.header("server").any(|h| {
+        ["amazons3", "windows-azure-blob", "uploadserver", "minio", "ceph"]
+            .iter()
+            .any(|name| h.value.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name)))
+    });
+    let tagged = ["etag", "x-goog-generation", "x-ms-blob-type"].iter().any(|name| facts.header(name).next().is_some());
+    outcome.method.eq_ignore_ascii_case("GET") && tagged && server
+}
+
 /// Returns the body as JSON: strictly, or if it is an error, as well as can be.
 fn json(text: &str, first: Option<char>, failed: bool) -> Option<Value> {
     match first? {
@@ -142,9 +154,21 @@ fn document(reading: &mut Reading, value: Value, with_body: bool) {
     }
     if reading.failed {
         tree::add(&mut reading.facts, &value, "body");
+        inner_status(&mut reading.facts, &value);
     }
     if reading.failed || with_body {
         reading.facts.json.push(Fact { value, place: "body".to_owned() });
+    }
+}
+
+/// Puts the status that an error states in its body in the place of one that says that all went well.
+fn inner_status(facts: &mut Facts, value: &Value) {
+    if facts.status.as_ref().is_some_and(|status| (200..300).contains(&status.value)) {
+        let mut inner = Facts::default();
+        tree::add(&mut inner, value, "body");
+        if let Some(status) = inner.status {
+            facts.status = Some(status);
+        }
     }
 }
 
@@ -365,6 +389,29 @@ mod tests {
     #[test_case("data: Hello\n\ndata: {wor", false; "no json")]
     fn an_error_event_makes_a_stream_a_failure(body: &str, failed: bool) {
         assert_eq!(reading(200, &[("content-type", "text/event-stream")], body).failed, failed);
+    }
+
+    #[test_case("{\"code\":429,\"msg\":\"request too frequent\",\"data\":null}", 429; "stated")]
+    #[test_case("{\"ok\":false,\"error\":\"x\"}", 200; "not stated")]
+    #[test_case("{\"count\":429,\"name\":\"x\"}", 200; "no error")]
+    fn an_error_under_a_success_has_the_status_it_states(body: &str, status: u16) {
+        let read = reading(200, &[("content-type", "application/json")], body);
+        assert_eq!(read.facts.status.map(|s| s.value), Some(status));
+    }
+
+    #[test]
+    fn what_is_stored_is_content() {
+        let headers = [("server", "AmazonS3"), ("etag", "\"x\"")];
+        let outcome = HttpOutcome {
+            method: "GET",
+            status: 200,
+            headers: &headers,
+            body: Excerpt::whole(b"{\"Error\":{\"Code\":\"SlowDown\"}}"),
+            reached: Reached::Answered,
+            elapsed: Duration::ZERO,
+        };
+        assert!(!read(&outcome, false).failed);
+        assert!(read(&HttpOutcome { method: "POST", ..outcome }, false).failed);
     }
 
     #[test]

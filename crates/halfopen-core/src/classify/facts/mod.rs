@@ -135,6 +135,10 @@ fn code_forms(written: &str) -> Vec<String> {
         // `path/insufficient_space/..`, `https://api.example.com/problems/credits`
         forms.extend(code.split('/').filter(|part| !part.is_empty() && !part.contains(':')).map(str::to_owned));
     }
+    if let Some((first, _)) = code.split_once('.').filter(|(first, _)| first.len() > 3 && !first.contains(['/', ' '])) {
+        // `Throttling.User`, `InvalidParameter.Format`
+        forms.push(first.to_owned());
+    }
     if let Some((_, last)) = code.rsplit_once('.').filter(|(_, last)| last.len() > 3 && !last.contains('/')) {
         forms.push(last.to_owned());
     }
@@ -178,6 +182,7 @@ mod tests {
     #[test_case("google.api_core.exceptions.ResourceExhausted", "resourceexhausted")]
     #[test_case("https://iana.org/assignments/http-problem-types#quota-exceeded", "quota-exceeded")]
     #[test_case("invalid_request_error", "invalid_request_error")]
+    #[test_case("Throttling.User", "throttling")]
     fn codes_are_compared_without_namespace(written: &str, form: &str) {
         assert!(code_forms(written).iter().any(|f| f == form), "{:?}", code_forms(written));
     }
