@@ -67,7 +67,11 @@ fn object(map: &Map<String, Value>) -> Option<(String, String)> {
     if let Some(status) = map.get("status").or_else(|| map.get("Status")).and_then(Value::as_str).filter(|_| !resource)
     {
         let reason = first(map, REASONS).is_some_and(|(_, value)| is_reason(value));
-        let failed = matches!(status.to_ascii_lowercase().as_str(), "error" | "failed" | "fail" | "failure") && reason;
+        let failed = match status.to_ascii_lowercase().as_str() {
+            "error" => true,
+            "failed" | "fail" | "failure" => reason,
+            _ => false,
+        };
         if failed {
             return said("status", &Value::String(status.to_owned()));
         }
@@ -212,6 +216,7 @@ mod tests {
     #[test_case(json!({"errors": [{"message": "x"}]}))]
     #[test_case(json!({"status": "error", "message": "Locked"}))]
     #[test_case(json!({"status": "failed", "error": {"code": "x"}}))]
+    #[test_case(json!({"status": "error", "code": "rate_limit"}))]
     #[test_case(json!({"type": "error", "message": "x"}))]
     #[test_case(json!({"errcode": 45009, "errmsg": "reach max api daily quota limit"}))]
     #[test_case(json!({"code": 429, "message": "slow down"}))]
