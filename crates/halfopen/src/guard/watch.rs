@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use super::Inner;
+use super::snapshot::Inner;
 
 /// How often snapshots are refreshed.
 const EVERY: Duration = Duration::from_millis(100);

@@ -202,6 +202,16 @@ impl Handle {
         self.readable()?.events(filter)
     }
 
+    /// Looks at the store now, and tries a lost one again; for readiness checks of programs that may be idle.
+    pub fn check(&self) -> StoreHealth {
+        if let Some((store, _)) = self.store()
+            && let Err(error) = store.due(1)
+        {
+            self.note_lost(&error);
+        }
+        self.health()
+    }
+
     /// Lets time pass for all circuits where that changes something, a bounded number of them; returns what changed.
     /// Costs one read where nothing is due.
     ///

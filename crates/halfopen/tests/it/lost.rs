@@ -74,6 +74,22 @@ fn failures_are_handed_over_when_the_store_is_back() {
     assert_eq!(state(&place, &policy()), State::Open);
 }
 
+/// S157: a file that is removed or damaged while a process runs is noticed by who only looks, and so is its return.
+#[test]
+fn health_follows_the_file_also_in_an_idle_process() {
+    let place = Place::new();
+    let door = door(&place);
+    assert_eq!(door.check(), StoreHealth::Good);
+    let aside = place.dir.path().join("aside.db");
+    fs::rename(place.file(), &aside).unwrap();
+    fs::write(place.file(), "no database at all, though long enough".repeat(100)).unwrap();
+    assert!(matches!(door.check(), StoreHealth::Lost(_)));
+    assert!(matches!(door.check(), StoreHealth::Lost(why) if why.contains("damaged")));
+    assert!(fs::read_to_string(place.file()).unwrap().starts_with("no database"));
+    fs::rename(&aside, place.file()).unwrap();
+    assert_eq!(door.check(), StoreHealth::Good);
+}
+
 #[test]
 fn attempt_admitted_without_the_store_is_settled_in_it() {
     let place = Place::new();

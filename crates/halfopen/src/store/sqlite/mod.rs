@@ -8,6 +8,7 @@
 //! connection would only move the queue into the file. Who must not stand in that queue opens a store of its own.
 
 mod contend;
+mod draft;
 mod files;
 mod schema;
 
@@ -26,10 +27,12 @@ use rusqlite::{
     Connection, Error, ErrorCode, OpenFlags, OptionalExtension, Row, Transaction, TransactionBehavior, params,
 };
 
-use super::{EventFilter, JOURNAL_ROWS_MAX, PRUNE_STEP, StoreError, Stored, Txn, is_transition};
+use super::{EventFilter, StoreError, Stored, Txn};
 use crate::clock::{Boot, Clock};
 use contend::contend;
 use files::FileId;
+
+pub(super) use draft::Draft;
 
 /// A writer that finds the log longer than this, in bytes, may write it back: 48 pages, about fifteen transactions. The
 /// log is short because every first opening after a quiet time reads all of it again.
@@ -57,13 +60,6 @@ struct Line {
     conn: Connection,
     /// Whether the connection was told how to write. Who only reads saves the time.
     can_write: bool,
-}
-
-/// What a transaction works on.
-#[derive(Debug)]
-pub(super) struct Draft<'a> {
-    tx: &'a Transaction<'a>,
-    failure: Failure<'a>,
 }
 
 /// Turns SQLite's errors into ours; knows the file they are about.
@@ -206,7 +202,7 @@ impl Sqlite {
         // Dropping the transaction on any way out but the last rolls back, and leaves the first error to be told.
         let tx = contend(failure.patience, || Transaction::new_unchecked(&line.conn, TransactionBehavior::Immediate))
             .map_err(|cause| failure.of(cause))?;
-        let mut txn = Txn { now: clock.now(), draft: super::Draft::Sqlite(Draft { tx: &tx, failure }) };
+        let mut txn = Txn { now: clock.now(), draft: super::Draft::Sqlite(Draft::new(&tx, failure)) };
         let value = decide(&mut txn)?;
         drop(txn);
         tx.commit().map_err(|cause| failure.of(cause))?;
@@ -227,7 +223,6 @@ impl Sqlite {
     }
 
     pub(super) fn version(&self) -> Result<i64, StoreError> {
-        self.still_there()?;
         self.read(|conn| conn.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0)))
     }
 
@@ -240,6 +235,7 @@ impl Sqlite {
     }
 
     fn read<T>(&self, query: impl Fn(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
+        self.still_there()?;
         let failure = self.failure();
         let line = self.line();
         contend(failure.patience, || query(&line.conn)).map_err(|cause| failure.of(cause))
@@ -301,115 +297,6 @@ impl Line {
             self.can_write = true;
         }
         Ok(())
-    }
-}
-
-impl Draft<'_> {
-    pub(super) fn load(&self, id: &CircuitId) -> Result<Option<Circuit>, StoreError> {
-        let name = id.to_string();
-        let form: Option<String> = self
-            .tx
-            .prepare_cached("SELECT form FROM circuits WHERE id = ?1")
-            .and_then(|mut query| query.query_row([&name], |row| row.get(0)).optional())
-            .map_err(|cause| self.failure.of(cause))?;
-        form.map(|form| decode(&name, &form)).transpose()
-    }
-
-    pub(super) fn all(&self) -> Result<Vec<Stored>, StoreError> {
-        self.range("", "\u{10FFFF}")
-    }
-
-    pub(super) fn partitions(&self, dependency: &str) -> Result<Vec<Stored>, StoreError> {
-        // `A` follows `@` in the order of bytes, which is the order of the key.
-        self.range(&format!("{dependency}@"), &format!("{dependency}A"))
-    }
-
-    fn range(&self, from: &str, to: &str) -> Result<Vec<Stored>, StoreError> {
-        let rows = self
-            .tx
-            .prepare_cached("SELECT id, form, updated_at_ms FROM circuits WHERE id >= ?1 AND id < ?2 ORDER BY id")
-            .and_then(|mut query| query.query_map([from, to], raw_row)?.collect::<rusqlite::Result<Vec<_>>>())
-            .map_err(|cause| self.failure.of(cause))?;
-        rows.into_iter()
-            .map(|(id, form, updated_at_ms)| stored(&id, decode(&id, &form)?, updated_at_ms, self.failure))
-            .collect()
-    }
-
-    pub(super) fn touch(&self) -> Result<(), StoreError> {
-        self.execute("UPDATE boot SET boot_id = boot_id", [])
-    }
-
-    pub(super) fn save(
-        &self,
-        id: &CircuitId,
-        circuit: &Circuit,
-        wake_at: Option<Timestamp>,
-        now: Timestamp,
-    ) -> Result<(), StoreError> {
-        self.execute(
-            "INSERT INTO circuits (id, wake_at_ms, updated_at_ms, form) VALUES (?1, ?2, ?3, ?4) \
-             ON CONFLICT (id) DO UPDATE SET wake_at_ms = excluded.wake_at_ms, \
-             updated_at_ms = excluded.updated_at_ms, form = excluded.form",
-            params![id.to_string(), wake_at.map(Timestamp::as_millis), now.as_millis(), snapshot::encode(circuit)],
-        )
-    }
-
-    pub(super) fn remove(&self, id: &CircuitId) -> Result<(), StoreError> {
-        self.execute("DELETE FROM circuits WHERE id = ?1", [id.to_string()])
-    }
-
-    pub(super) fn append(&self, event: &EventRecord) -> Result<(), StoreError> {
-        let body = serde_json::to_string(event).map_err(|cause| StoreError::Unusable {
-            path: self.failure.path.to_owned(),
-            cause: format!("an event cannot be written: {cause}"),
-        })?;
-        self.execute(
-            "INSERT INTO events (at_ms, dependency, transition, body) VALUES (?1, ?2, ?3, ?4)",
-            params![event.at_ms, event.dependency, is_transition(event), body],
-        )
-    }
-
-    pub(super) fn prune(&self, dependency: &str, before: Timestamp) -> Result<(), StoreError> {
-        self.execute(
-            "DELETE FROM events WHERE seq IN \
-             (SELECT seq FROM events WHERE dependency = ?1 AND at_ms < ?2 ORDER BY at_ms LIMIT ?3)",
-            params![dependency, before.as_millis(), PRUNE_STEP],
-        )?;
-        // Ends of the key, not a count: numbers have gaps, so this keeps at most that many.
-        self.execute(
-            "DELETE FROM events WHERE seq IN \
-             (SELECT seq FROM events WHERE seq <= (SELECT max(seq) FROM events) - ?1 ORDER BY seq LIMIT ?2)",
-            params![JOURNAL_ROWS_MAX, PRUNE_STEP],
-        )
-    }
-
-    /// Writes this boot's anchor and lets every circuit cut what no longer fits, unless another process was first.
-    fn begin_boot(&self, boot: &Boot, clock: &Clock) -> Result<(), StoreError> {
-        if let Some(anchor_ms) = kept_anchor(self.tx, boot).map_err(|cause| self.failure.of(cause))? {
-            clock.adopt(anchor_ms);
-            return Ok(());
-        }
-        clock.adopt(boot.anchor_ms);
-        self.execute(
-            "INSERT INTO boot (one, boot_id, anchor_ms) VALUES (1, ?1, ?2) \
-             ON CONFLICT (one) DO UPDATE SET boot_id = excluded.boot_id, anchor_ms = excluded.anchor_ms",
-            params![boot.id, boot.anchor_ms],
-        )?;
-        let now = clock.now();
-        for Stored { id, mut circuit, .. } in self.all()? {
-            circuit.after_reboot(now);
-            // Its wake has moved with its deadlines, and only its policy says where to: let a sweep look at it.
-            self.save(&id, &circuit, Some(now), now)?;
-        }
-        Ok(())
-    }
-
-    fn execute(&self, sql: &str, values: impl rusqlite::Params) -> Result<(), StoreError> {
-        self.tx
-            .prepare_cached(sql)
-            .and_then(|mut statement| statement.execute(values))
-            .map(|_| ())
-            .map_err(|cause| self.failure.of(cause))
     }
 }
 
