@@ -170,12 +170,14 @@ fn callers_held_by_both_ramps_all_start() {
     two.hold_back(Side::Account, 20);
     let back = two.now + secs(20);
     let mut due: Vec<_> = (0..40).map(|_| (back, Ask::Waited(None))).collect();
-    let mut started = 0;
+    let (mut started, mut asks) = (0, 0);
     while !due.is_empty() {
         due.sort_by_key(|(at, _)| *at);
         let (at, ask) = due.remove(0);
         two.now = at;
-        assert!(at <= back + secs(90), "{started} of 40 have started");
+        asks += 1;
+        // Each asks once for its slot and once with it; a few slots are lost where the two ramps meet.
+        assert!(at <= back + secs(60) && asks <= 100, "{started} of 40 have started after {asks} asks at {at:?}");
         match two.ask(ask) {
             Ok(pass) => {
                 started += 1;

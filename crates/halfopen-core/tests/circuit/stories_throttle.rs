@@ -323,7 +323,8 @@ fn slots_of_an_older_schedule_are_void() {
     world.call(&success());
     world.call(&success());
     world.hold_back(2);
-    let _ = world.ask(Ask::Waited(None)).unwrap();
+    let first = world.ask(Ask::Waited(None)).unwrap();
+    world.settle(&first, &success());
     let slot = world.ask(Ask::Waited(None)).unwrap_err().slot.unwrap();
     world.call(&failure(Class::ServerError));
     world.wait_until(slot.at);
