@@ -328,13 +328,23 @@ fn stream(text: Option<&super::text::Text>, part: Part, test: &Test) -> Option<H
 ///
 /// `Limit 30000, Requested 342389` can never be granted; `Limit 30000, Used 14567, Requested 24754` can, later.
 fn over_limit(folded: &str) -> bool {
+    let number_at = |rest: &str| {
+        let rest = rest.trim_start_matches([' ', ':', '=', '(', '`', '\'', '"']);
+        let digits: String = rest.chars().take_while(|c| c.is_ascii_digit() || *c == ',' || *c == '_').collect();
+        let digits: String = digits.chars().filter(char::is_ascii_digit).collect();
+        digits.parse::<u64>().ok()
+    };
+    // The word may stand before without a number: `for limit gpt-long … Limit 200000`.
     let number_after = |words: &[&str]| {
         words.iter().find_map(|word| {
-            let at = super::text::find_phrase(folded, word)?;
-            let rest = folded[at + word.len()..].trim_start_matches([' ', ':', '=', '(', '`', '\'', '"']);
-            let digits: String = rest.chars().take_while(|c| c.is_ascii_digit() || *c == ',' || *c == '_').collect();
-            let digits: String = digits.chars().filter(char::is_ascii_digit).collect();
-            digits.parse::<u64>().ok()
+            let mut from = 0;
+            while let Some(at) = super::text::find_phrase(&folded[from..], word) {
+                from += at + word.len();
+                if let Some(number) = number_at(&folded[from..]) {
+                    return Some(number);
+                }
+            }
+            None
         })
     };
     let limit = number_after(&["limit", "limit is", "limit of", "maximum", "maximum of"]);
@@ -389,6 +399,7 @@ mod tests {
     #[test_case("limit 6000, requested 14810, please reduce", true)]
     #[test_case("limit 30000, used 14567, requested 24754", false)]
     #[test_case("limit: 8,000 requested: 9,000", true)]
+    #[test_case("too large (for limit long) on tokens: limit 200000, requested 201000", true)]
     #[test_case("rate limit reached", false)]
     fn a_request_above_its_limit_is_seen(folded: &str, over: bool) {
         assert_eq!(over_limit(folded), over);

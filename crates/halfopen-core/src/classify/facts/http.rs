@@ -232,8 +232,9 @@ fn stream(reading: &mut Reading, body: &Excerpt<'_>) {
     for (name, data) in events(&head).chain(events(tail)) {
         let value = serde_json::from_str(&data).ok().or_else(|| lenient::read(&data).map(|(value, _)| value));
         let kind = value.as_ref().and_then(|v| v.get("type")).and_then(Value::as_str).unwrap_or("").to_owned();
-        let error = name == "error"
-            || matches!(kind.as_str(), "error" | "response.failed" | "response.error" | "exception")
+        const ERRORS: [&str; 4] = ["error", "response.failed", "response.error", "exception"];
+        let error = ERRORS.contains(&name.as_str())
+            || ERRORS.contains(&kind.as_str())
             || value.as_ref().is_some_and(|v| {
                 v.get("error").is_some_and(|e| e.is_object() || e.is_string() && v.get("choices").is_none())
                     && v.get("delta").is_none()
@@ -381,6 +382,7 @@ mod tests {
     #[test_case("data: {\"error\":{\"message\":\"x\"}}\n\ndata: [DONE]\n\n", true)]
     #[test_case("data: {\"choices\":[{\"delta\":{\"content\":\"event: error\"}}]}\n\ndata: [DONE]\n\n", false)]
     #[test_case("event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{},\"error\":null}\n\n", false)]
+    #[test_case("event: response.failed\ndata: {\"response\":{}}\n\n", true; "by its name alone")]
     #[test_case("{\"error\":{\"message\":\"x\"}}", true; "json under the type of a stream")]
     #[test_case("{\"choices\":[]}", false; "an answer under the type of a stream")]
     #[test_case(": ping\n\ndata: {\"type\":\"text\",\"delta\":\"Par", true; "ends inside an event")]
