@@ -128,7 +128,7 @@ fn faults_of(name: &str, summary: &Summary) -> Vec<String> {
     let known = figures.failed.saturating_sub(figures.unclassified) + figures.rate_limited + figures.overloaded;
     if figures.unclassified > 0 && known == 0 {
         faults.push(format!(
-            "{name}: none of {} failures was recognised: the rule pack does not know this command",
+            "{name}: 0 of {} failures were recognised: the rule pack does not know this command",
             figures.unclassified
         ));
     }

@@ -112,3 +112,26 @@ fn the_schema_is_json() {
     let said = World::new().halfopen(&["schema"]);
     assert_eq!(said.json()["$schema"], "https://json-schema.org/draft/2020-12/schema");
 }
+
+#[test]
+fn the_examples_pass_the_strictest_check_and_guard_a_command() {
+    let world = World::new();
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let mut seen = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "yaml") {
+            continue;
+        }
+        let file = path.to_str().unwrap();
+        let said = world.halfopen(&["check", "--strict", file]);
+        assert_eq!(said.code, Some(0), "{}{}", said.out, said.err);
+        let config = halfopen::config::Config::check(&path, halfopen::config::Demand::Usable).unwrap().0;
+        for name in config.dependencies.keys() {
+            let ran = world.halfopen(&["run", "--policy", file, "--dep", name, "--", "true"]);
+            assert_eq!(ran.code, Some(0), "{file} {name}: {}", ran.err);
+        }
+        seen += 1;
+    }
+    assert!(seen >= 3);
+}

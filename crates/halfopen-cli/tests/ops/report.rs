@@ -63,7 +63,7 @@ const QUIET: Figures = Figures {
 };
 
 #[test_case(&[(1, QUIET)], 0, ""; "calls without a failure")]
-#[test_case(&[(1, Figures { unclassified: 2, failed: 2, ..QUIET })], 1, "none of 2 failures was recognised"; "no failure recognised")]
+#[test_case(&[(1, Figures { unclassified: 2, failed: 2, ..QUIET })], 1, "0 of 2 failures were recognised"; "no failure recognised")]
 #[test_case(&[(1, Figures { unclassified: 2, failed: 9, ..QUIET })], 0, ""; "some failures recognised")]
 #[test_case(&[(20, Figures { unclassified: 1, failed: 9, ..QUIET }), (1, Figures { unclassified: 4, failed: 9, ..QUIET })], 1, "are growing, from 1"; "growing")]
 #[test_case(&[(20, Figures { unclassified: 4, failed: 9, ..QUIET }), (1, Figures { unclassified: 4, failed: 9, ..QUIET })], 0, ""; "not growing")]
