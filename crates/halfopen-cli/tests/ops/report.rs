@@ -39,6 +39,29 @@ fn figures_are_added_up_and_zeros_are_shown() {
 }
 
 #[test]
+fn sixty_runs_at_once_leave_sixty_lines() {
+    let world = World::new();
+    let children: Vec<_> =
+        (0..60).map(|_| world.command(&["run", "--dep", "batch", "--", "true"]).spawn().unwrap()).collect();
+    for mut child in children {
+        assert!(child.wait().unwrap().success());
+    }
+    let list = world.halfopen(&["report", "--json", "--check"]);
+    assert_eq!((list.code, list.json()[0]["calls"].clone()), (Some(0), json!(60)), "{}", list.err);
+    assert!(!list.err.contains("could not be read"), "{}", list.err);
+}
+
+#[test]
+fn a_command_whose_failures_nobody_knows_is_noticed() {
+    let world = World::new();
+    let ran = world.halfopen(&["run", "--dep", "odd", "--", "sh", "-c", "echo 'it broke, somehow' >&2; exit 3"]);
+    assert_eq!(ran.code, Some(3), "{}", ran.err);
+    let report = world.halfopen(&["report", "--check"]);
+    assert_eq!(report.code, Some(1), "{}", report.err);
+    assert!(report.out.contains("1 × it broke, somehow"), "{}", report.out);
+}
+
+#[test]
 fn no_line_at_all_is_said_with_its_likely_cause() {
     let said = World::new().halfopen(&["report"]);
     assert_eq!((said.code, said.out.as_str()), (Some(0), ""));
