@@ -9,6 +9,10 @@
 //! | `test-util` | clocks that stand still, for tests of programs built on this |
 
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
+#![cfg_attr(
+    not(feature = "sqlite"),
+    expect(dead_code, unused_variables, reason = "patience and boots matter to a store in a file only")
+)]
 
 pub mod handle;
 pub mod guard;

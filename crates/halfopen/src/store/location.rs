@@ -8,7 +8,7 @@ use super::StoreError;
 /// Where a store is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
-    /// In this process only; gone with it.
+    /// In this process only, gone with it; every opening is a store of its own.
     Memory,
     /// A SQLite file.
     Sqlite(PathBuf),

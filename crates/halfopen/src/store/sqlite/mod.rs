@@ -374,6 +374,32 @@ mod tests {
     }
 
     #[test]
+    fn journal_keeps_no_more_than_its_bound() {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = Clock::system();
+        let sqlite = Sqlite::open(&dir.path().join("h.db"), &clock, Duration::from_secs(5)).unwrap();
+        let insert = |seq: u32| {
+            let line = sqlite.line();
+            let sql = "INSERT INTO events (seq, at_ms, dependency, transition, body) VALUES (?1, ?2, 'a', 0, '')";
+            line.conn.execute(sql, params![seq, i64::MAX]).unwrap();
+        };
+        let kept = || -> Vec<u32> {
+            let line = sqlite.line();
+            let mut query = line.conn.prepare("SELECT seq FROM events ORDER BY seq").unwrap();
+            query.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+        };
+        let prune = || sqlite.transact(&clock, |txn| txn.prune("a", txn.now())).unwrap();
+        for seq in [1, 2, 3, crate::store::JOURNAL_ROWS_MAX] {
+            insert(seq);
+        }
+        prune();
+        assert_eq!(kept(), [1, 2, 3, crate::store::JOURNAL_ROWS_MAX]);
+        insert(crate::store::JOURNAL_ROWS_MAX + 2);
+        prune();
+        assert_eq!(kept(), [3, crate::store::JOURNAL_ROWS_MAX, crate::store::JOURNAL_ROWS_MAX + 2]);
+    }
+
+    #[test]
     fn reader_that_never_writes_sets_nothing_up_for_it() {
         let dir = tempfile::tempdir().unwrap();
         let clock = Clock::system();
