@@ -162,11 +162,11 @@ pub(crate) fn holds(condition: &Condition, facts: &Facts) -> Option<Hit> {
         }
         Condition::Exit(list) => exit(list, facts.exit?),
         Condition::Code(list) => {
-            let code = facts.codes.iter().find(|code| list.contains(&code.value))?;
+            let code = facts.codes.iter().find(|code| list.binary_search(&code.value).is_ok())?;
             Some(Hit { place: code.place.clone(), excerpt: code.value.clone() })
         }
         Condition::Message(test) => absent_or(test, facts.messages.is_empty(), || {
-            let message = facts.messages.iter().find(|message| test.holds(&message.folded))?;
+            let message = facts.messages.iter().find(|message| test.holds_for(message))?;
             Some(Hit { place: message.place.clone(), excerpt: message.shown.clone() })
         }),
         Condition::Header(name, test) => absent_or(test, facts.header(name).next().is_none(), || {
@@ -205,7 +205,7 @@ pub(crate) fn holds(condition: &Condition, facts: &Facts) -> Option<Hit> {
             list.contains(&facts.method).then(|| Hit { place: "method".to_owned(), excerpt: facts.method.clone() })
         }
         Condition::OverLimit(wanted) => {
-            let over = facts.messages.iter().find_map(|message| over_limit(&message.folded).then(|| message.clone()));
+            let over = facts.messages.iter().find_map(|message| over_limit(message.folded()).then(|| message.clone()));
             match (over, wanted) {
                 (Some(message), true) => Some(Hit { place: message.place, excerpt: message.shown }),
                 (None, false) => Some(Hit::default()),
@@ -313,11 +313,11 @@ fn stream(text: Option<&super::text::Text>, part: Part, test: &Test) -> Option<H
     let text = text?;
     let hit = |shown: &str| Some(Hit { place: text.place.clone(), excerpt: shown.to_owned() });
     if test.wants_absence() {
-        return if text.folded.is_empty() { hit("") } else { None };
+        return if text.folded().is_empty() { hit("") } else { None };
     }
     let mut lines = text.shown.lines().filter(|line| !line.trim().is_empty());
     match part {
-        Part::Whole => (!text.folded.is_empty() && test.holds(&text.folded)).then(|| hit(&text.shown)).flatten(),
+        Part::Whole => (!text.folded().is_empty() && test.holds_for(text)).then(|| hit(&text.shown)).flatten(),
         Part::FirstLine => lines.next().filter(|line| test.holds(&fold(line))).and_then(hit),
         Part::LastLine => lines.next_back().filter(|line| test.holds(&fold(line))).and_then(hit),
         Part::AnyLine => lines.find(|line| test.holds(&fold(line))).and_then(hit),

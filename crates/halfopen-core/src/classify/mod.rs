@@ -256,6 +256,13 @@ impl Classifier {
         }
         verdict.work = if verdict.work == Work::Unknown { work } else { verdict.work };
         self.complete(&mut verdict, facts, crate::hint::Surroundings::Command, at);
+        if verdict.hint.is_none() && !std::ptr::eq(facts, &raw const reading.facts) {
+            // The last error states no wait; what stood before it may, if it says the same.
+            let whole = self.rules().decide(&reading.facts);
+            if whole.is_some_and(|said| said.rule.class == verdict.class) {
+                self.complete(&mut verdict, &reading.facts, crate::hint::Surroundings::Command, at);
+            }
+        }
         if verdict.class != Class::Success {
             verdict.reached = self.reached(&verdict, facts, None);
         }

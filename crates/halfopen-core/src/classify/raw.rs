@@ -102,6 +102,9 @@ pub struct RawOutput {
     pub stdout_is_content: bool,
     /// Standard error is content too: only `error_lines` count in it.
     pub stderr_is_content: bool,
+    /// The reason may stand anywhere on standard error: the last error is not asked before the others (`pip` ends every
+    /// failure with the same two lines).
+    pub whole_stderr: bool,
     /// Standard output may be JSON: one object, a list, or one object a line.
     pub events: bool,
     /// Standard output may be the body of an HTTP answer, with or without its headers (`curl`).

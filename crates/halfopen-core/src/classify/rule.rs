@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::path::Path;
 use super::raw::{RawCondition, RawRule, RawTest, Words};
-use super::text::{find_phrase, fold, undecorated};
+use super::text::{Phrase, Text, find_phrase, fold, undecorated};
 use crate::outcome::Reached;
 use crate::verdict::{About, Class, EvidenceKind, RetryAdvice, Work};
 
@@ -51,6 +51,7 @@ pub(crate) enum KnownWait {
 pub(crate) enum Condition {
     Status(Vec<(u16, u16)>),
     Exit(Vec<ExitIs>),
+    /// Sorted.
     Code(Vec<String>),
     Message(Test),
     Header(String, Test),
@@ -88,7 +89,7 @@ pub(crate) enum Part {
 #[derive(Debug, Default)]
 pub(crate) struct Test {
     is: Vec<String>,
-    says: Vec<String>,
+    says: Vec<Phrase>,
     starts: Vec<String>,
     regex: Option<LazyRegex>,
     above: Option<f64>,
@@ -130,14 +131,15 @@ impl Test {
         let folded = |words: &Words| words.0.iter().map(|word| fold(word)).collect::<Vec<_>>();
         let test = Self {
             is: folded(&raw.is),
-            says: folded(&raw.says),
+            says: raw.says.0.iter().map(|word| Phrase::new(word)).collect(),
             starts: folded(&raw.starts),
             regex: raw.matches.as_deref().map(LazyRegex::new),
             above: raw.above,
             below: raw.below,
             present: raw.present,
         };
-        if [&test.is, &test.says, &test.starts].iter().any(|list| list.iter().any(String::is_empty)) {
+        let empty = test.says.iter().any(|phrase| phrase.text.is_empty());
+        if empty || test.is.iter().chain(&test.starts).any(String::is_empty) {
             return Err(format!("`{field}`: an empty word would match everything"));
         }
         Ok(test)
@@ -166,13 +168,22 @@ impl Test {
         self.present == Some(false)
     }
 
+    /// Returns whether a text passes.
+    pub(crate) fn holds_for(&self, text: &Text) -> bool {
+        self.passes(text.folded(), |phrase| text.says(phrase))
+    }
+
     /// Returns whether a folded text passes.
     pub(crate) fn holds(&self, folded: &str) -> bool {
+        self.passes(folded, |phrase| find_phrase(folded, &phrase.text).is_some())
+    }
+
+    fn passes(&self, folded: &str, says: impl Fn(&Phrase) -> bool) -> bool {
         if self.only_present() {
             return self.present != Some(false);
         }
         (self.is.is_empty() || self.is.iter().any(|word| word == folded))
-            && (self.says.is_empty() || self.says.iter().any(|phrase| find_phrase(folded, phrase).is_some()))
+            && (self.says.is_empty() || self.says.iter().any(says))
             && (self.starts.is_empty() || {
                 let bare = undecorated(folded);
                 self.starts.iter().any(|start| bare.starts_with(start.as_str()) || folded.starts_with(start.as_str()))
@@ -207,7 +218,11 @@ impl Condition {
         let condition = match raw {
             RawCondition::Status(words) => Self::Status(words.0.iter().map(|w| span(w)).collect::<Result<_, _>>()?),
             RawCondition::Exit(words) => Self::Exit(words.0.iter().map(|w| exit_is(w)).collect::<Result<_, _>>()?),
-            RawCondition::Code(words) => Self::Code(words.0.iter().map(|w| fold(w)).collect()),
+            RawCondition::Code(words) => {
+                let mut codes: Vec<String> = words.0.iter().map(|w| fold(w)).collect();
+                codes.sort_unstable();
+                Self::Code(codes)
+            }
             RawCondition::Method(words) => Self::Method(words.0.iter().map(|w| w.to_ascii_uppercase()).collect()),
             RawCondition::Exhausted(words) => Self::Exhausted(words.0.clone()),
             RawCondition::OverLimit(yes) => Self::OverLimit(*yes),

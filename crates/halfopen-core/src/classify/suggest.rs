@@ -30,7 +30,7 @@ pub fn suggest_command(classifier: &Classifier, outcome: &CommandOutcome<'_>) ->
             example.push_str(&format!("          {name}: {}\n", quoted(&sample(&text))));
         }
     }
-    let stderr_first = reading.facts.stderr.as_ref().filter(|text| !text.folded.is_empty());
+    let stderr_first = reading.facts.stderr.as_ref().filter(|text| !text.folded().is_empty());
     let fallback = stderr_first.or(reading.facts.stdout.as_ref()).map(|text| text.shown.clone());
     rule(&reading.facts, fallback.as_deref(), outcome.exit == crate::outcome::Exit::Code(0), &example)
 }
@@ -76,7 +76,7 @@ fn rule(facts: &Facts, fallback: Option<&str>, success: bool, example: &str) -> 
             let place = if !facts.messages.is_empty() {
                 "message"
             } else if facts.exit.is_some() {
-                if facts.stderr.as_ref().is_some_and(|text| !text.folded.is_empty()) { "stderr" } else { "stdout" }
+                if facts.stderr.as_ref().is_some_and(|text| !text.folded().is_empty()) { "stderr" } else { "stdout" }
             } else {
                 "body"
             };

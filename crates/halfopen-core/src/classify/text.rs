@@ -4,21 +4,87 @@
 //! lower case; texts are folded once and then searched many times with plain substring search, which costs nanoseconds
 //! per phrase and needs no compiled automaton on the failure path of a process that lives for milliseconds.
 
-/// A text that rules may look at, with the place where it stood.
-#[derive(Clone, Debug, PartialEq, Eq)]
+use std::cell::OnceCell;
+
+/// A text that rules may look at, with the place where it stood. It is folded when a rule first looks.
+#[derive(Clone, Debug)]
 pub(crate) struct Text {
     /// Where it was found (`stderr, last lines`).
     pub(crate) place: String,
     /// As it was written, without terminal escapes.
     pub(crate) shown: String,
-    /// Folded.
-    pub(crate) folded: String,
+    folded: OnceCell<(String, WordSet)>,
 }
 
 impl Text {
     pub(crate) fn new(place: &str, shown: &str) -> Self {
-        Self { place: place.to_owned(), folded: fold(shown), shown: shown.to_owned() }
+        Self { place: place.to_owned(), shown: shown.to_owned(), folded: OnceCell::new() }
     }
+
+    fn read(&self) -> &(String, WordSet) {
+        self.folded.get_or_init(|| {
+            let folded = fold(&self.shown);
+            let words = WordSet::of(&folded);
+            (folded, words)
+        })
+    }
+
+    /// Returns the text folded.
+    pub(crate) fn folded(&self) -> &str {
+        &self.read().0
+    }
+
+    /// Returns whether `phrase` stands in the text.
+    pub(crate) fn says(&self, phrase: &Phrase) -> bool {
+        let (folded, words) = self.read();
+        phrase.first.is_none_or(|bit| words.may_have(bit)) && find_phrase(folded, &phrase.text).is_some()
+    }
+}
+
+/// Which words a text may have: a small Bloom filter with one bit a word, so that most phrases cost one look.
+#[derive(Clone, Debug)]
+struct WordSet([u64; 16]);
+
+impl WordSet {
+    fn of(folded: &str) -> Self {
+        let mut set = Self([0; 16]);
+        for word in words(folded) {
+            let bit = bit_of(word);
+            set.0[usize::from(bit >> 6)] |= 1 << (bit & 63);
+        }
+        set
+    }
+
+    fn may_have(&self, bit: u16) -> bool {
+        self.0[usize::from(bit >> 6)] & (1 << (bit & 63)) != 0
+    }
+}
+
+/// A folded phrase.
+#[derive(Clone, Debug)]
+pub(crate) struct Phrase {
+    pub(crate) text: String,
+    /// The bit of its first word; a phrase in a script without spaces has none.
+    first: Option<u16>,
+}
+
+impl Phrase {
+    pub(crate) fn new(written: &str) -> Self {
+        let text = fold(written);
+        let first = words(&text).next().map(bit_of).filter(|_| text.is_ascii());
+        Self { text, first }
+    }
+}
+
+/// Returns the words of a folded text, as [`find_phrase`] sees their ends.
+fn words(folded: &str) -> impl Iterator<Item = &str> {
+    folded.split(|ch: char| !joins(Some(ch))).filter(|word| !word.is_empty())
+}
+
+/// Returns one of 1024 bits for a word (FNV-1a).
+fn bit_of(word: &str) -> u16 {
+    let hash = word.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    u16::try_from((hash ^ (hash >> 16)) & 1023).unwrap_or(0)
 }
 
 /// Returns `text` in lower case, with every run of white space as one space, plain apostrophes and plain colons, and
@@ -124,6 +190,15 @@ mod tests {
     #[test_case("您的限额将在", "限额", true; "script without spaces")]
     fn phrases_are_whole_words(text: &str, phrase: &str, found: bool) {
         assert_eq!(find_phrase(text, phrase).is_some(), found);
+    }
+
+    #[test_case("slow down: rate limit of 5/min reached", "/min")]
+    #[test_case("error (toomanyrequests): no", "(toomanyrequests)")]
+    #[test_case("You\u{2019}ve hit\nyour limit", "you've hit your")]
+    #[test_case("您的限额将在", "限额")]
+    #[test_case("api_rate limit", "limit")]
+    fn the_filter_never_hides_a_phrase(text: &str, phrase: &str) {
+        assert!(Text::new("", text).says(&Phrase::new(phrase)));
     }
 
     #[test]

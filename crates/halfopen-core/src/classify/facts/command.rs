@@ -147,8 +147,9 @@ fn failed(reading: &mut Reading, output: &Output, captured: &Captured) {
     let all = lines.join("\n");
     if !all.trim().is_empty() {
         let (start, _) = last_block(&lines, output);
-        if start > 0 && stdout.is_none() {
-            let mut last = Facts { exit: reading.facts.exit, ..Facts::default() };
+        if start > 0 && stdout.is_none() && !output.whole_stderr {
+            // Without the exit code: it belongs to all of it.
+            let mut last = Facts::default();
             text_facts(&mut last, &lines[start..].join("\n"), "stderr, last lines");
             reading.last = Some(last);
         }
@@ -344,7 +345,15 @@ fn kept_lines(text: &str, output: &Output) -> Vec<String> {
 
 /// Returns where the last run of error lines begins, and whether it begins with one that is marked as such.
 fn last_block(lines: &[String], output: &Output) -> (usize, bool) {
-    let Some(last) = lines.iter().rposition(|line| output.is_error_line(line)) else {
+    // A line that is indented belongs to the one above it (`  error: {` in a printed object).
+    let marked = |line: &String| output.is_error_line(line);
+    let begins = |line: &String| marked(line) && !line.starts_with([' ', '\t']);
+    let last = lines
+        .iter()
+        .rposition(begins)
+        .filter(|&at| goes_on_to_end(&lines[at..], output))
+        .or_else(|| lines.iter().rposition(marked));
+    let Some(last) = last else {
         let line = lines.iter().rposition(|line| !line.trim().is_empty()).unwrap_or(0);
         return (line, false);
     };
@@ -372,7 +381,7 @@ fn goes_on_to_end(lines: &[String], output: &Output) -> bool {
             || output.is_error_line(line)
             || output.is_continuation(line)
             || previous >= WRAP_COLUMNS && line.starts_with(|c: char| !c.is_ascii_uppercase() || c.is_ascii_digit())
-            || line.trim_start().starts_with(['}', ']', ')']);
+            || line.trim_start().starts_with(['}', ']', ')', '<']);
         open +=
             line.chars().map(|c| i32::from(matches!(c, '{' | '[')) - i32::from(matches!(c, '}' | ']'))).sum::<i32>();
         previous = line.chars().count();

@@ -92,7 +92,7 @@ impl Facts {
             return;
         }
         let message = Text::new(place, text);
-        if !self.messages.iter().any(|known| known.folded == message.folded) {
+        if !self.messages.iter().any(|known| known.shown == message.shown) {
             self.messages.push(message);
         }
     }

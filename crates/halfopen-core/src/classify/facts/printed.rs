@@ -519,7 +519,40 @@ fn is_quoted(line: &str, after_frame: bool) -> bool {
     let test = ["PASS ", "PASSED ", "FAILED ", "ok ", "not ok ", "--- ", "E   ", "test "].iter().any(|start| {
         trimmed.starts_with(start) && (trimmed.contains("::") || trimmed.contains("test") || *start == "E   ")
     });
-    frame || gutter || test || compiler_message(trimmed) || after_frame && line.starts_with("    ")
+    frame
+        || gutter
+        || test
+        || compiler_message(trimmed)
+        || programming_error(trimmed)
+        || after_frame && line.starts_with("    ")
+}
+
+/// Returns whether a line is an exception that speaks of the program rather than of what it called: its text quotes
+/// names and values (`KeyError: 'rate_limit_exceeded'`).
+fn programming_error(line: &str) -> bool {
+    const NAMES: &[&str] = &[
+        "KeyError",
+        "AssertionError",
+        "AttributeError",
+        "NameError",
+        "IndexError",
+        "SyntaxError",
+        "IndentationError",
+        "ImportError",
+        "ModuleNotFoundError",
+        "NotImplementedError",
+        "ZeroDivisionError",
+        "RecursionError",
+        "UnboundLocalError",
+        "ReferenceError",
+        "RangeError",
+        "TypeError",
+        "UnicodeDecodeError",
+        "UnicodeEncodeError",
+    ];
+    // Node says `TypeError: fetch failed` when it was not connected.
+    let name = line.strip_prefix("Uncaught ").unwrap_or(line).split([':', ' ']).next().unwrap_or("");
+    NAMES.contains(&name) && !line.contains("fetch failed")
 }
 
 fn ends_with_position(line: &str) -> bool {
