@@ -226,12 +226,6 @@ fn a_cap_below_the_first_cooldown_is_refused() {
     );
 }
 
-#[test]
-fn a_store_that_depends_on_the_folder_is_warned_about() {
-    assert!(rendered("store: halfopen.db\n").starts_with("warning: `halfopen.db` is another store in every folder"));
-    assert_eq!(rendered("store: sqlite:/var/lib/halfopen.db\n"), "");
-}
-
 /// S030: an open breaker must outlive any clean-up.
 #[test]
 fn a_journal_kept_for_less_than_a_cooldown_is_refused() {
@@ -255,7 +249,7 @@ fn a_window_in_which_the_failures_never_come_together_is_noted() {
 
 #[test]
 fn what_a_writer_probably_did_not_mean_is_warned_about() {
-    insta::assert_snapshot!(rendered(
+    insta::assert_snapshot!(without_pack_names(&rendered(
         "dependencies:
 - name: a
   timeout_ms: 30000
@@ -276,7 +270,7 @@ fn what_a_writer_probably_did_not_mean_is_warned_about() {
 alerts:
   forgotten: [email: a@example.com]
 "
-    ));
+    )));
 }
 
 #[test]
@@ -349,8 +343,6 @@ store: sqlite:/var/lib/halfopen.db
 #[test_case("dependency_guard: {name: a, probe: 'x | y'}\n", "needs a shell")]
 #[test_case("alerts: {o: [{pager: x}]}\n", "a channel is one of")]
 #[test_case("alerts: {o: [{webhook: x}]}\n", "no http or https URL")]
-#[test_case("store: mysql://db\n", "no such kind of store is known")]
-#[test_case("store: [x]\n", "is a list")]
 #[test_case("dependency_guard:\n\tname: a\n", "tab")]
 fn what_cannot_stand_is_refused(text: &str, said: &str) {
     assert!(parse(text).is_err(), "{}", rendered(text));
@@ -595,4 +587,13 @@ fn sentence(fragment: &str) -> String {
     let mut chars = fragment.chars();
     let first = chars.next().map(char::to_uppercase);
     format!("{}{}.", first.into_iter().flatten().collect::<String>(), chars.as_str())
+}
+
+/// Leaves the list of packs out of what people read: it grows.
+fn without_pack_names(text: &str) -> String {
+    let line = |line: &str| match line.split_once("known packs are ") {
+        Some((head, _)) => format!("{head}known packs are [packs]"),
+        None => line.to_owned(),
+    };
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
