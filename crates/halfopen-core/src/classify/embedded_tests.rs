@@ -4,6 +4,7 @@ use super::packs::{PACKS, Pack};
 use super::raw::RawPack;
 use super::rule::Rule;
 use super::{Classifier, examples};
+use test_case::test_case;
 
 fn written(name: &str) -> RawPack {
     let (_, text) = SOURCES.iter().find(|(pack, _)| *pack == name).expect("every pack has its source");
@@ -81,4 +82,29 @@ fn a_pattern_of_hosts_begins_at_a_border() {
             assert!(host.starts_with("*.") || host.starts_with("*-"), "{}: {host}", pack.name);
         }
     }
+}
+
+#[test]
+fn no_two_packs_claim_the_same_name_or_host() {
+    let mut claimed = std::collections::BTreeMap::new();
+    for pack in PACKS {
+        let kinds = [("alias", pack.aliases), ("command", pack.commands), ("host", pack.hosts)];
+        for (kind, name) in kinds.iter().flat_map(|(kind, names)| names.iter().map(move |name| (*kind, *name))) {
+            let before = claimed.insert((kind, name), pack.name);
+            assert_eq!(before.unwrap_or(pack.name), pack.name, "{kind} {name}");
+        }
+    }
+}
+
+#[test_case("api.github.com", "github")]
+#[test_case("sheets.googleapis.com", "google")]
+#[test_case("generativelanguage.googleapis.com", "gemini")]
+#[test_case("search-x.eu-west-1.es.amazonaws.com", "elasticsearch"; "the longest pattern wins")]
+#[test_case("acme.myshopify.com", "shopify")]
+#[test_case("acme.openai.azure.com", "azure-openai")]
+#[test_case("acme.blob.core.windows.net", "azure")]
+#[test_case("graph.microsoft.com.", "microsoft-graph")]
+#[test_case("myshopify.com.example.org", "generic")]
+fn a_host_finds_its_pack(host: &str, pack: &str) {
+    assert_eq!(super::profile_for_host(host), pack);
 }
