@@ -118,3 +118,62 @@ impl Drop for Guard<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use halfopen::store::Location;
+    use halfopen_core::circuit_id::CircuitId;
+    use halfopen_core::outcome::Reached;
+    use halfopen_core::pair::Answer;
+    use halfopen_core::permit::Ask;
+    use halfopen_core::policy::Surface;
+    use halfopen_core::verdict::Class;
+    use std::num::NonZeroU32;
+
+    fn granted(handle: &Handle, route: &Route, policy: &Policy) -> Option<Pass> {
+        match handle.admit(route, policy, Ask::Fresh) {
+            Answer::Granted(pass) => Some(pass),
+            Answer::Refused { .. } => None,
+        }
+    }
+
+    /// Returns the pass of the one probe, as soon as the cooldown is over.
+    fn probe(handle: &Handle, route: &Route, policy: &Policy) -> Pass {
+        let deadline = std::time::Instant::now() + Duration::from_secs(20);
+        loop {
+            if let Some(pass) = granted(handle, route, policy) {
+                return pass;
+            }
+            assert!(std::time::Instant::now() < deadline, "the cooldown does not end");
+            std::thread::yield_now();
+        }
+    }
+
+    /// Drill B: a panic in the guarded section frees the half-open slot.
+    #[test]
+    fn a_panic_gives_the_probe_back() {
+        let handle = Handle::open(&Location::Memory).unwrap();
+        let route = Route { place: CircuitId::whole("ocr").unwrap(), account: None };
+        let mut policy = Policy::built_in("ocr", Surface::Run);
+        policy.circuit.open_after_failures = NonZeroU32::MIN;
+        policy.circuit.open_for = Duration::from_millis(10);
+        policy.circuit.probe_lease = Duration::from_secs(3600);
+        let failed = Verdict::plain(Class::ServerError, "test", Reached::Answered);
+        let pass = granted(&handle, &route, &policy).unwrap();
+        Guard::own(&handle, &route, &policy, pass).settle(&failed);
+        assert!(granted(&handle, &route, &policy).is_none(), "open");
+
+        let pass = probe(&handle, &route, &policy);
+        assert!(granted(&handle, &route, &policy).is_none(), "the only probe is out");
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let guard = Guard::own(&handle, &route, &policy, pass);
+            assert!(guard.is_probe() && guard.renew_every().is_some());
+            std::panic::resume_unwind(Box::new("in the guarded section"));
+        }));
+        assert!(panicked.is_err());
+        let pass = granted(&handle, &route, &policy).expect("the slot is free again");
+        Guard::own(&handle, &route, &policy, pass).settle(&Verdict::plain(Class::Success, "test", Reached::Answered));
+        assert!(granted(&handle, &route, &policy).is_some(), "closed");
+    }
+}

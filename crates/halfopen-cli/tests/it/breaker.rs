@@ -211,3 +211,22 @@ fn an_open_circuit_is_a_clean_refusal_however_often_it_is_met() {
         assert!(!ran.stderr.contains("panicked"), "{}", ran.stderr);
     }
 }
+
+/// DESIGN.md section 7: the policy's cheap command goes first; it may fail a round, it does not close the circuit.
+#[test]
+fn a_cheap_command_is_tried_before_real_work() {
+    let sandbox = Sandbox::new();
+    sandbox
+        .policy("retry: {max_attempts: 1}\nprobe: [ping]\ncircuit: {open_after_failures: 1, open_for_sec: 0.2, cooldown_factor: 1, probe_lease_sec: 3600}\non_open: {action: fail_fast}")
+        .tool(BROKEN)
+        .command("ping", "touch $D/pinged; [ -e $D/well ]");
+    assert_eq!(sandbox.run(&[]).code, 1);
+    assert!(!sandbox.path("pinged").exists(), "only before a probe");
+    sandbox.tool("echo real work");
+    until("the cheap command has failed", || sandbox.run(&[]).code == 75 && sandbox.path("pinged").exists());
+    assert!(!sandbox.text("calls").contains("real"), "no real work was risked");
+    std::fs::write(sandbox.path("well"), "").expect("a file");
+    let ran = sandbox.run(&["--max-wait", "20s"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "real work\n"), "{}", ran.stderr);
+    assert_eq!(sandbox.state("tool"), State::Closed);
+}

@@ -3,6 +3,7 @@
 //! One binary, one file per behaviour. A test that stands for a scenario or a row of the drill says which. Nothing here
 //! waits by sleeping: conditions are polled with a deadline, and what must not happen is proved by counting.
 
+mod agent;
 mod branches;
 mod breaker;
 mod crash;

@@ -181,15 +181,22 @@ impl Sandbox {
 
 /// Runs a command to its end.
 pub(crate) fn finished(command: &mut Command) -> Ran {
-    let began = Instant::now();
-    let output = command.output().expect("halfopen runs");
-    ran(&output, began.elapsed())
+    wait_for(command.spawn().expect("halfopen starts"))
 }
 
-/// Waits for a started command.
+/// Waits for a started command; one that does not end is told to, so that what hangs fails.
 pub(crate) fn wait_for(child: Child) -> Ran {
     let began = Instant::now();
+    let pid = rustix::process::Pid::from_child(&child);
+    let (ended, has_ended) = std::sync::mpsc::channel::<()>();
+    let watchdog = std::thread::spawn(move || {
+        if has_ended.recv_timeout(PATIENCE).is_err() {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+    });
     let output = child.wait_with_output().expect("halfopen ends");
+    let _ = ended.send(());
+    watchdog.join().expect("a thread");
     ran(&output, began.elapsed())
 }
 

@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use rustix::pty::OpenptFlags;
 
-use crate::sandbox::{LIMITED, Sandbox};
+use crate::sandbox::{LIMITED, Sandbox, alive, until};
 
 const TELLS: &str =
     "for fd in 0 1 2; do if [ -t $fd ]; then echo $fd=tty >> $D/seen; else echo $fd=no >> $D/seen; fi; done";
@@ -104,4 +104,62 @@ fn a_prompt_works() {
     person.write_all(b"ada\n").expect("an answer");
     assert!(screen(&mut person).contains("hello ada"));
     assert_eq!(child.wait().expect("it ends").code(), Some(0));
+}
+
+/// Starts `halfopen run -- tool` as the foreground job of a terminal of its own.
+fn in_the_foreground(sandbox: &Sandbox, callers: &OwnedFd) -> std::process::Command {
+    let like = sandbox.halfopen::<&str>(&[]);
+    let mut command = std::process::Command::new("setsid");
+    command.args(["--ctty", "--wait", env!("CARGO_BIN_EXE_halfopen"), "run", "--", "tool"]).env_clear();
+    command.envs(like.get_envs().filter_map(|(name, value)| Some((name, value?)))).current_dir(sandbox.path(""));
+    command.stdin(copy(callers)).stdout(copy(callers)).stderr(copy(callers));
+    command
+}
+
+/// Ctrl-C on the terminal ends the command and is nobody's fault; a terminal that the command left raw is restored.
+#[test]
+fn a_key_ends_the_command_and_the_terminal_is_as_before() {
+    let sandbox = Sandbox::new();
+    sandbox
+        .policy("circuit: {open_after_failures: 1}")
+        .tool("stty -echo; echo $$ > $D/pid; echo ready; exec sleep 300");
+    let (mut person, callers) = terminal();
+    let mut child = in_the_foreground(&sandbox, &callers).spawn().expect("setsid starts");
+    let mut ready = [0; 5];
+    person.read_exact(&mut ready).expect("it speaks");
+    until("it runs", || sandbox.text("pid").ends_with('\n'));
+    person.write_all(b"\x03").expect("a key");
+    assert_eq!(child.wait().expect("it ends").code(), Some(130));
+    assert!(!alive(sandbox.text("pid").trim()));
+    let modes = rustix::termios::tcgetattr(&callers).expect("a terminal").local_modes;
+    assert!(modes.contains(rustix::termios::LocalModes::ECHO), "echo is back");
+    assert!(sandbox.transitions().is_empty());
+}
+
+/// A key that the command handles is the command's business: it is not ended.
+#[test]
+fn a_key_that_the_command_handles_does_not_end_it() {
+    let sandbox = Sandbox::new();
+    sandbox.tool("trap 'echo caught; exit 0' INT; echo ready; while :; do sleep 0.05; done");
+    let (mut person, callers) = terminal();
+    let mut child = in_the_foreground(&sandbox, &callers).spawn().expect("setsid starts");
+    let mut ready = [0; 5];
+    person.read_exact(&mut ready).expect("it speaks");
+    person.write_all(b"\x03").expect("a key");
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+    drop(callers);
+    assert!(screen(&mut person).contains("caught"));
+}
+
+/// A timeout at a terminal ends the helpers too, although they are in our own process group.
+#[test]
+fn a_timeout_at_a_terminal_ends_the_helpers_too() {
+    let sandbox = Sandbox::new();
+    sandbox.policy("timeout_ms: 500").tool("sleep 300 & echo $! > $D/helper; wait");
+    let (person, callers) = terminal();
+    let mut command = in_the_foreground(&sandbox, &callers);
+    let mut child = command.env_remove("HALFOPEN_TIMEOUT").spawn().expect("setsid starts");
+    assert_eq!(child.wait().expect("it ends").code(), Some(124));
+    until("the helper is gone", || !alive(sandbox.text("helper").trim()));
+    drop(person);
 }
