@@ -174,7 +174,7 @@ impl Finish<'_> {
                     Asked::Pause => {
                         let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
                     }
-                    Asked::PassOn(_) | Asked::WindowChanged | Asked::Child => {}
+                    Asked::PassOn(_) | Asked::WindowChanged => {}
                 }
             }
         }

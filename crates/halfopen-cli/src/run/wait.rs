@@ -135,7 +135,7 @@ fn told_to_end(signals: &mut Signals) -> Option<Signal> {
             Asked::Pause => {
                 let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
             }
-            Asked::PassOn(_) | Asked::WindowChanged | Asked::Child => {}
+            Asked::PassOn(_) | Asked::WindowChanged => {}
         }
     }
     end

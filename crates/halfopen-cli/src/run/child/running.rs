@@ -19,6 +19,8 @@ use super::{Limits, Listener, Spec, poll, terminal, tree};
 /// How long output may still come from helpers after the command itself has ended. What the command wrote is there at
 /// once; this is for the last words of `> >(tee log)` and the like.
 const LATE_OUTPUT: Duration = Duration::from_millis(100);
+/// How often we look whether the child has ended, where the kernel does not tell.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How often we look whether a group that was asked to end is gone.
 const GONE_YET: Duration = Duration::from_millis(10);
 
@@ -42,7 +44,7 @@ enum Ending {
 pub(super) struct Running {
     child: Child,
     pid: Pid,
-    /// Becomes readable at the child's end; where the kernel has no such thing, SIGCHLD wakes us.
+    /// Becomes readable at the child's end; where the kernel gives none, we look every [`LOOK_EVERY`].
     pidfd: Option<OwnedFd>,
     attended: Attended,
     limits: Limits,
@@ -87,7 +89,9 @@ impl Running {
         let mut buffer = vec![0; 1 << 16];
         let mut next_tick = listener.tick();
         let status = loop {
-            let wake = [self.next_deadline(), next_tick, feed.pause().map(|pause| Instant::now() + pause)];
+            let look = if self.pidfd.is_none() { Some(LOOK_EVERY) } else { None };
+            let soon = [feed.pause(), look].into_iter().flatten().min().map(|pause| Instant::now() + pause);
+            let wake = [self.next_deadline(), next_tick, soon];
             let ready = self.poll(lines, Some(&feed), signals, wake.into_iter().flatten().min())?;
             if ready.signals {
                 self.heed(signals, lines);
@@ -255,7 +259,6 @@ impl Running {
                     self.paused += since.elapsed();
                     self.last_output += since.elapsed();
                 }
-                Asked::Child => {}
             }
         }
     }

@@ -4,7 +4,8 @@
 //! ignored when we started (`nohup`, a background job of a plain shell) stays ignored, and the child inherits that: a
 //! handler of ours would undo it.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
@@ -33,8 +34,6 @@ pub enum Asked {
     WindowChanged,
     /// To pause until further notice.
     Pause,
-    /// To look after a child, where no better way to wait for one exists.
-    Child,
 }
 
 /// Hears signals to this process.
@@ -44,7 +43,7 @@ pub struct Signals {
 }
 
 /// Signals whose number is the same on every Linux and BSD we build for come from rustix; these are all we hear.
-const HEARD: [(Signal, Asked); 9] = [
+const HEARD: [(Signal, Asked); 8] = [
     (Signal::HUP, Asked::End(Signal::HUP)),
     (Signal::INT, Asked::End(Signal::INT)),
     (Signal::QUIT, Asked::End(Signal::QUIT)),
@@ -53,7 +52,6 @@ const HEARD: [(Signal, Asked); 9] = [
     (Signal::USR2, Asked::PassOn(Signal::USR2)),
     (Signal::ALARM, Asked::PassOn(Signal::ALARM)),
     (Signal::WINCH, Asked::WindowChanged),
-    (Signal::CHILD, Asked::Child),
 ];
 
 impl Signals {
@@ -97,8 +95,10 @@ impl Signals {
 
 /// Returns the mask of ignored signals as the kernel shows it, 0 if it does not.
 fn ignored_at_start() -> u64 {
-    let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return 0 };
-    status
+    // One read: the kernel makes the whole text at once, and what matters stands in its first half.
+    let mut text = [0; 4096];
+    let read = File::open("/proc/self/status").and_then(|mut file| file.read(&mut text)).unwrap_or(0);
+    String::from_utf8_lossy(&text[..read])
         .lines()
         .find_map(|line| line.strip_prefix("SigIgn:"))
         .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
