@@ -25,6 +25,20 @@ const AGENT_TIMEOUT: Duration = Duration::from_secs(3600);
 /// How often a probe that may be judged early is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// How much of standard error is kept to tell a crash.
+const STDERR_HEAD_MAX: usize = 8 << 10;
+/// How a line begins that only a crashing program prints: Python, Rust, Go, Node, Java, the C library, a shell.
+const CRASHES: [&str; 8] = [
+    "Traceback (most recent call last)",
+    "thread '",
+    "panic: ",
+    "goroutine ",
+    "at Object.",
+    "Exception in thread ",
+    "terminate called",
+    "Segmentation fault",
+];
+
 /// What one attempt came to.
 #[derive(Debug)]
 pub(super) struct Attempted {
@@ -44,6 +58,8 @@ pub(super) struct Attempted {
     pub took: Duration,
     /// Whether the breaker waited for its verdict.
     pub was_probe: bool,
+    /// Whether standard error begins like a crash of the command itself.
+    pub crashed: bool,
     /// What settling it changed.
     pub events: Vec<EventRecord>,
 }
@@ -95,6 +111,8 @@ pub(super) fn cheaply(
 struct Hearing<'a> {
     ear: Ear<'a>,
     inner: InnerEar,
+    /// How standard error begins.
+    stderr_head: Vec<u8>,
     guard: Guard<'a>,
     /// Whether a success can be seen before the end, and is worth looking for.
     early: Early,
@@ -125,6 +143,7 @@ impl<'a> Hearing<'a> {
         Self {
             ear: classifier.listen(),
             inner: InnerEar::default(),
+            stderr_head: Vec::new(),
             guard,
             early,
             started,
@@ -169,6 +188,7 @@ impl<'a> Hearing<'a> {
             }
             judged = Some(verdict);
         }
+        let judged_failure = judged.as_ref().is_some_and(|verdict: &Verdict| verdict.class != Class::Success);
         Attempted {
             exit: ended.exit,
             judged,
@@ -178,6 +198,7 @@ impl<'a> Hearing<'a> {
             to_terminal: ended.to_terminal,
             took: ended.elapsed,
             was_probe,
+            crashed: judged_failure && is_crash(&self.stderr_head),
             events: self.events,
         }
     }
@@ -197,6 +218,12 @@ fn take_over(verdict: &mut Verdict, inner: &Inner, at: &ReadAt) {
     verdict.rule = format!("halfopen/nested ({})", inner.circuit);
 }
 
+/// Returns whether a text is the trace of a crash: it may quote anything, and says nothing about a dependency.
+fn is_crash(text: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(text);
+    CRASHES.iter().any(|begin| text.lines().any(|line| line.trim_start().starts_with(begin)))
+}
+
 /// Returns whether a pack is that of an agent, whose runs are long.
 fn is_agent(defaults: &PackDefaults) -> bool {
     defaults.resume.is_some() || defaults.timeout >= AGENT_TIMEOUT
@@ -211,6 +238,8 @@ impl Listener for Hearing<'_> {
     fn stderr(&mut self, piece: &[u8]) {
         self.ear.stderr(piece);
         self.inner.hear(piece);
+        let room = STDERR_HEAD_MAX.saturating_sub(self.stderr_head.len());
+        self.stderr_head.extend_from_slice(&piece[..piece.len().min(room)]);
         self.look();
     }
 
@@ -234,4 +263,19 @@ pub(super) fn environment(told: Option<OsString>, key: Option<&str>) -> Vec<(&'s
     let outer = told.map(|told| (super::nested::VARIABLE, told));
     let key = key.map(|key| ("HALFOPEN_IDEMPOTENCY_KEY", OsString::from(key)));
     outer.into_iter().chain(key).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use test_case::test_case;
+
+    #[test_case("Traceback (most recent call last):\n  File \"x.py\"" => true)]
+    #[test_case("noise\nthread 'main' panicked at src/main.rs:1:1" => true)]
+    #[test_case("panic: runtime error\n\ngoroutine 1 [running]:" => true)]
+    #[test_case("HTTP 500 Internal Server Error" => false)]
+    #[test_case("curl: (7) Failed to connect" => false)]
+    fn a_crash_is_told_from_a_message(stderr: &str) -> bool {
+        is_crash(stderr.as_bytes())
+    }
 }

@@ -331,7 +331,7 @@ impl<'a> Call<'a> {
         }
         let took = attempted.took;
         let seen = attempted.stdout.passed() > 0 && !attempted.to_terminal;
-        let decision = self.decide(&verdict, exit, took, seen);
+        let decision = self.decide(&verdict, exit, took, seen, attempted.crashed);
         let spaced_by = verdict.hint.as_ref().map(|_| match verdict.about {
             About::Account if self.plan.route.account.is_some() => Side::Account,
             About::Account | About::Place | About::Caller | About::Nobody => Side::Place,
@@ -355,7 +355,14 @@ impl<'a> Call<'a> {
     }
 
     /// Decides whether there is another attempt, and when.
-    fn decide(&self, verdict: &Verdict, exit: Exit, took: Duration, seen: bool) -> Result<Timestamp, Option<Reason>> {
+    fn decide(
+        &self,
+        verdict: &Verdict,
+        exit: Exit,
+        took: Duration,
+        seen: bool,
+        crashed: bool,
+    ) -> Result<Timestamp, Option<Reason>> {
         let plan = self.plan;
         let defaults = plan.classifier.defaults();
         let goes_on = self.goes_on().is_some();
@@ -395,7 +402,7 @@ impl<'a> Call<'a> {
         if self.source.again() == Again::TooLong && !goes_on {
             return Err(Some(Reason::InputTooLong));
         }
-        if self.same_again(verdict, exit) {
+        if crashed && self.same_again(verdict, exit) {
             return Err(Some(Reason::SameAgain));
         }
         if let (Some(end), Some(whole)) = (self.deadline(), plan.policy.retry.deadline)
@@ -406,13 +413,12 @@ impl<'a> Call<'a> {
         Ok(at)
     }
 
-    /// Returns whether this failure and the one before are the same and known by their text only, with no time stated:
-    /// a crash that quotes foreign words, most likely, and not an outage.
+    /// Returns whether this failure and the one before are the same, known by their text only: from a crash that quotes
+    /// foreign words, and not from an outage.
     fn same_again(&self, verdict: &Verdict, exit: Exit) -> bool {
         self.last.as_ref().is_some_and(|last| {
-            verdict.evidence.kind >= EvidenceKind::Text
+            verdict.evidence.kind == EvidenceKind::Text
                 && verdict.hint.is_none()
-                && matches!(verdict.class, Class::ServerError | Class::ConnectionFailure | Class::UnknownFailure)
                 && last.exit == exit
                 && last.verdict.class == verdict.class
                 && last.verdict.evidence.excerpt == verdict.evidence.excerpt

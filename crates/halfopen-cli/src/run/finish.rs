@@ -47,13 +47,15 @@ impl Finish<'_> {
         let mut report = Report::new(&self.plan.policy.dependency, &self.plan.circuit().to_string());
         report.attempts = done.attempts;
         report.elapsed_s = done.elapsed.as_secs_f64();
-        let degraded = done.figures;
+        if done.ending.is_degraded() {
+            report.user_message.clone_from(&self.plan.policy.on_open.user_message);
+        }
         let end = self.end(done.ending, &mut report);
         let (code, set_by) = exit::code(end);
         (report.exit_code, report.set_by) = (code, set_by.as_str());
         self.say_if_the_store_was_lost();
         write(&report, self.args, self.plan.outer.is_some() && report.class.as_deref() != Some("success"));
-        self.record(&degraded, &done.unclassified);
+        self.record(&done.figures, &done.unclassified);
         code
     }
 

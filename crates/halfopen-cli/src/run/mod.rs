@@ -55,6 +55,10 @@ pub fn run(shared: &Shared, args: &RunArgs) -> u8 {
     if matches!(health, StoreHealth::Lost(_)) {
         plan.policy.retry.max_attempts = std::num::NonZeroU32::MIN;
     }
+    if health == StoreHealth::Good {
+        // Without a daemon, whoever comes by lets time pass for everybody. What cannot be done now is done by the next.
+        let _swept = handle.sweep(&|name| plan.policy_of(name));
+    }
     let attended = attended(args);
     let prepared = Signals::listen(attended).and_then(|signals| {
         let source = if args.no_stdin { Source::empty() } else { Source::standard(plan.policy.replay_body_bytes_max)? };

@@ -44,6 +44,8 @@ pub(super) struct Plan {
     pub store: Location,
     /// What has to be said although nothing went wrong.
     pub warnings: Vec<String>,
+    /// The policy file, for the circuits of others.
+    config: Config,
 }
 
 /// Why there is no plan.
@@ -181,7 +183,12 @@ impl Plan {
                 place => place?,
             },
         };
-        Ok(Self { policy, route, classifier, max_wait, refusal_wait, honours_key, outer, store, warnings })
+        Ok(Self { policy, route, classifier, max_wait, refusal_wait, honours_key, outer, store, warnings, config })
+    }
+
+    /// Returns the rules of any dependency, one that is only watched included.
+    pub(super) fn policy_of(&self, name: &str) -> Policy {
+        self.config.dependency(name.strip_suffix(SHADOW).unwrap_or(name), Surface::Run).policy
     }
 
     /// Returns whether we only watch.

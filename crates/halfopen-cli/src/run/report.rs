@@ -49,6 +49,8 @@ pub(super) struct Report {
     pub evidence: Option<Evidence>,
     /// The last real failure behind a refusal.
     pub last_failure: Option<Failure>,
+    /// What the policy wants the caller to be told (`on_open.user_message`), if the call was not done.
+    pub user_message: Option<String>,
     /// The job that will do it later.
     pub job_id: Option<String>,
 }
@@ -100,6 +102,7 @@ impl Report {
             rule: None,
             evidence: None,
             last_failure: None,
+            user_message: None,
             job_id: None,
         }
     }

@@ -118,3 +118,22 @@ fn a_pipeline_in_a_shell_is_warned_about() {
     let ran = sandbox.run_command(&[], &["sh", "-c", "tool"]);
     assert_eq!(ran.stderr, "");
 }
+
+/// S127: with a condition on what a success looks like, each hidden failure is one, is repeated, and the Nth opens.
+#[test]
+fn a_condition_on_success_finds_what_a_pipeline_hides() {
+    let sandbox = Sandbox::new();
+    sandbox
+        .policy(
+            "retry: {base_ms: 1, max_attempts: 3}\nreplay: always\ncircuit: {open_after_failures: 3, open_for_sec: 600}\non_open: {action: fail_fast}\nclassify:\n  - name: nothing-came\n    when: [{exit: 0}, {stdout: {present: false}}]\n    class: server_error",
+        )
+        .tool("exit 22");
+    let hidden = ["sh", "-c", "tool | cat"];
+    let ran = sandbox.run_command(&["--dep", "tool"], &hidden);
+    assert!(ran.code == 70 || ran.code == 75, "{}: {}", ran.code, ran.stderr);
+    assert!(!ran.stderr.contains("hides the exit codes"), "{}", ran.stderr);
+    assert_eq!(sandbox.call_count(), 3, "{}", ran.stderr);
+    let ran = sandbox.run_command(&["--dep", "tool"], &hidden);
+    assert_eq!((ran.code, sandbox.call_count()), (75, 3), "{}", ran.stderr);
+    assert_eq!(sandbox.run_command(&["--dep", "other"], &["sh", "-c", "echo x | cat"]).code, 0);
+}

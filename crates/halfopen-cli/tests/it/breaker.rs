@@ -11,7 +11,7 @@ const ONE_EACH: &str =
 #[test]
 fn a_series_of_failures_opens_the_circuit() {
     let sandbox = Sandbox::new();
-    sandbox.policy(ONE_EACH).tool(BROKEN);
+    sandbox.policy(&ONE_EACH.replace("fail_fast", "fail_fast, user_message: later")).tool(BROKEN);
     for _ in 0..3 {
         assert_eq!(sandbox.run(&[]).code, 1);
     }
@@ -26,6 +26,7 @@ fn a_series_of_failures_opens_the_circuit() {
     assert_eq!(report["error"], "circuit_open");
     assert_eq!(report["last_failure"]["class"], "server_error");
     assert_eq!(report["attempts"], 0);
+    assert_eq!(report["user_message"], "later");
     assert!(report["retry_at"].is_string());
 }
 
