@@ -181,7 +181,7 @@ impl Sandbox {
 
 /// Runs a command to its end.
 pub(crate) fn finished(command: &mut Command) -> Ran {
-    wait_for(command.spawn().expect("halfopen starts"))
+    wait_for(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("halfopen starts"))
 }
 
 /// Waits for a started command; one that does not end is told to, so that what hangs fails.
