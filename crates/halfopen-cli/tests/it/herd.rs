@@ -96,6 +96,24 @@ fn forty_that_meet_a_limit_together_all_end_with_their_output() {
     assert!(sandbox.transitions().is_empty(), "one episode is one failure: the size of the herd opens nothing");
 }
 
+/// Callers that waited for a circuit to close return at the ramp's rate, not all at once.
+#[test]
+fn callers_that_waited_for_a_circuit_return_one_by_one() {
+    let sandbox = Sandbox::new();
+    sandbox
+        .policy("retry: {max_attempts: 1}\ncircuit: {open_after_failures: 1, open_for_sec: 1}\non_open: {action: fail_fast, wait_sec: 50}\ndrain: {rate_per_sec: 2, max_per_sec: 2}")
+        .tool(BROKEN);
+    assert_eq!(sandbox.run(&["--max-wait", "0s"]).code, 1);
+    sandbox.tool("echo done");
+    let runs = all_at_once(&sandbox, 12, plain);
+    assert!(runs.iter().all(|ran| ran.code == 0 && ran.stdout == "done\n"));
+    let mut back: Vec<i64> = sandbox.calls().iter().skip(1).map(|(at, _)| *at).collect();
+    back.sort_unstable();
+    assert_eq!(back.len(), 12);
+    // One is the probe and one may start at once; at two a second the other ten take five seconds.
+    assert!(back[11] - back[1] >= 4000, "back within {} ms", back[11] - back[1]);
+}
+
 /// The whole batch under `xargs -P`, as a nightly script has it.
 #[test]
 fn a_batch_under_xargs_keeps_its_outputs() {
