@@ -4,6 +4,7 @@
 mod world;
 mod check;
 mod circuits;
+mod classify;
 mod init;
 mod output;
 mod report;

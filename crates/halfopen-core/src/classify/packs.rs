@@ -52,6 +52,7 @@ pub(crate) struct Pack {
 pub(crate) struct Output {
     pub(crate) stdout_is_content: bool,
     pub(crate) stderr_is_content: bool,
+    pub(crate) trust_success: bool,
     pub(crate) whole_stderr: bool,
     pub(crate) events: bool,
     pub(crate) http_body: bool,
@@ -161,6 +162,7 @@ impl Pack {
             output: Output {
                 stdout_is_content: output.stdout_is_content,
                 stderr_is_content: output.stderr_is_content,
+                trust_success: output.trust_success,
                 whole_stderr: output.whole_stderr,
                 events: output.events,
                 http_body: output.http_body,

@@ -102,6 +102,8 @@ pub struct RawOutput {
     pub stdout_is_content: bool,
     /// Standard error is content too: only `error_lines` count in it.
     pub stderr_is_content: bool,
+    /// Exit code 0 is never questioned: what it prints may be somebody else's errors (`docker logs`).
+    pub trust_success: bool,
     /// The reason may stand anywhere on standard error: the last error is not asked before the others (`pip` ends every
     /// failure with the same two lines).
     pub whole_stderr: bool,

@@ -75,8 +75,13 @@ pub(crate) fn read(output: &Output, exit: Exit, captured: Captured) -> Reading {
 
 /// Looks for an error behind exit code 0.
 fn succeeded(reading: &mut Reading, output: &Output, captured: &Captured) {
+    if output.trust_success {
+        return;
+    }
     if output.events && !captured.events.is_empty() {
-        let errors: Vec<&Value> = captured.events.iter().filter(|event| is_error_event(event)).collect();
+        // An object without a type is an answer that was asked for in JSON, not an event.
+        let typed = |event: &&Value| event.get("type").is_some_and(Value::is_string);
+        let errors: Vec<&Value> = captured.events.iter().filter(typed).filter(|event| is_error_event(event)).collect();
         let judged = captured.events.iter().rev().find(|event| event["type"] == "result");
         let failed = judged.map_or_else(|| !errors.is_empty() && !answered(&captured.events), is_error_event);
         if failed {

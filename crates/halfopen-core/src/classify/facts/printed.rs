@@ -417,6 +417,9 @@ pub(crate) fn is_error_line(line: &str) -> bool {
         "mysqldump: error",
         "rpc error",
     ];
+    if bare.starts_with("errors: 0") || bare.starts_with("error: 0") || bare.starts_with("error count") {
+        return false;
+    }
     let begins = |start: &&str| {
         // `error_count = 3` is a name, `error: …` and `errors were found` are sentences.
         bare.strip_prefix(*start).is_some_and(|rest| !start.ends_with(char::is_alphanumeric) || !rest.starts_with('_'))
@@ -654,6 +657,7 @@ mod tests {
     #[test_case("The error was fixed.", false)]
     #[test_case("All 14 tests pass now.", false)]
     #[test_case("    error_count = 3", false; "deep in a text")]
+    #[test_case("errors: 0", false; "a sum")]
     fn error_lines_begin_like_one(line: &str, is: bool) {
         assert_eq!(is_error_line(line), is);
     }
