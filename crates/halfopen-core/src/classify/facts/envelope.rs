@@ -11,11 +11,10 @@ pub(crate) fn failure(value: &Value) -> Option<(String, String)> {
     match value {
         Value::Object(map) => object(map),
         Value::Array(list) => match list.as_slice() {
-            // Google's errors and Salesforce's come as a list of one.
-            [Value::Object(map)] if map.len() <= 3 => {
-                let said = object(map);
-                said.or_else(|| salesforce(map))
-            }
+            // Google's errors and Salesforce's come as a list of one; a list of records is none, whatever they hold.
+            [Value::Object(map)] if map.len() == 1 && map.get("error").is_some_and(Value::is_object) => object(map),
+            [Value::Object(map)] if map.get("success") == Some(&Value::Bool(false)) => object(map),
+            [Value::Object(map)] if map.len() <= 3 => salesforce(map),
             _ => None,
         },
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
@@ -37,7 +36,8 @@ fn object(map: &Map<String, Value>) -> Option<(String, String)> {
     let said = |key: &str, value: &Value| Some((format!("body.{key}"), format!("{key}: {}", short(value))));
     if let Some((key, value)) = first(map, &["error", "Error", "fault", "Fault", "exception"])
         && is_error(value)
-        && !(value.is_string() && is_answer(map))
+        // A record of something may have a text member named `error`; an error has no id of its own.
+        && !(value.is_string() && (is_answer(map) || map.contains_key("id")))
     {
         return said(key, value);
     }
@@ -90,12 +90,16 @@ fn object(map: &Map<String, Value>) -> Option<(String, String)> {
         }
     }
     for key in ["code", "statusCode", "status_code", "status"] {
-        let status = map.get(key).and_then(Value::as_u64).filter(|code| (400..=599).contains(code));
+        let number = map.get(key).and_then(|v| v.as_u64().or_else(|| v.as_str()?.parse().ok()));
+        let status = number.filter(|code| (400..=599).contains(code));
         if let Some(status) =
             status.filter(|_| !resource && first(map, REASONS).is_some_and(|(_, value)| is_reason(value)))
         {
             return said(key, &Value::from(status));
         }
+    }
+    if map.len() <= 4 && map.get("message").is_some_and(Value::is_string) && map.contains_key("documentation_url") {
+        return said("message", &map["message"]);
     }
     if map.contains_key("__type") && map.len() <= 4 && first(map, &["message", "Message"]).is_some() {
         return said("__type", &map["__type"]);
@@ -224,6 +228,8 @@ mod tests {
     #[test_case(json!({"FailedRecordCount": 1, "Records": []}))]
     #[test_case(json!({"responses": [{"id": "1", "status": 200}, {"id": "2", "status": 429}]}))]
     #[test_case(json!([{"error": {"code": 503}}]))]
+    #[test_case(json!({"message": "Bad credentials", "documentation_url": "https://x", "status": "401"}))]
+    #[test_case(json!({"message": "API rate limit exceeded", "documentation_url": "https://x"}))]
     #[test_case(json!({"Response": {"Error": {"Code": "RequestLimitExceeded"}, "RequestId": "x"}}))]
     #[test_case(json!({"errors": {"title": ["can't be blank"]}}))]
     #[test_case(json!({"id": "resp_1", "status": "failed", "error": {"code": "server_error"}}))]
@@ -243,6 +249,8 @@ mod tests {
     #[test_case(json!({"code": 0, "message": "ok"}))]
     #[test_case(json!({"error": false, "message": "saved"}))]
     #[test_case(json!([{"id": 1}, {"error": "x"}]))]
+    #[test_case(json!([{"id": 1, "error": "rate limit"}]))]
+    #[test_case(json!({"id": 1, "state": "done", "error": "rate limit"}))]
     #[test_case(json!({"id": "job_1", "status": "error", "name": "nightly"}))]
     #[test_case(json!({"id": 7, "status": "failed", "title": "Import of contacts"}))]
     #[test_case(json!({"id": "re_1", "status": "failed", "failure_reason": "expired_or_canceled_card"}))]
