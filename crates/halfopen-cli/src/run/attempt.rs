@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use halfopen::clock::Clock;
 use halfopen_core::classify::{Classifier, Ear, PackDefaults};
-use halfopen_core::outcome::{Exit, Reached};
+use halfopen_core::outcome::Exit;
 use halfopen_core::snapshot::EventRecord;
 use halfopen_core::time::ReadAt;
 use halfopen_core::verdict::{Class, Verdict};
@@ -160,8 +160,7 @@ impl<'a> Hearing<'a> {
         let heard = self.ear.heard();
         let long = self.early == Early::ByEventOrTime && self.started.elapsed() >= EARLY_AFTER;
         if !heard.error_line && (heard.answering || long) {
-            let verdict = Verdict::plain(Class::Success, "halfopen/early", Reached::Answered);
-            self.events.extend(self.guard.settle_early(&verdict));
+            self.events.extend(self.guard.settle_early());
             self.early = Early::NotNeeded;
             self.renew_at = None;
         }

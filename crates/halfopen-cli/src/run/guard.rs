@@ -29,7 +29,7 @@ enum Held {
     Own(Pass),
     /// The live probe of the run around us.
     Outers(Pass),
-    /// A pass that was settled early, while its attempt goes on.
+    /// What is left of a pass that was judged early: it settles what comes after.
     SettledEarly(Pass),
 }
 
@@ -85,11 +85,11 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// Ends the wait for the verdict while the attempt goes on.
-    pub(super) fn settle_early(&mut self, verdict: &Verdict) -> Vec<EventRecord> {
+    /// Judges a probe as a success while its attempt goes on; a failure that follows is then a new one of a closed breaker.
+    pub(super) fn settle_early(&mut self) -> Vec<EventRecord> {
         match std::mem::replace(&mut self.held, Held::Nothing) {
             Held::Own(pass) | Held::Outers(pass) => {
-                let events = self.handle.settle(self.route, self.policy, pass.clone(), verdict);
+                let (pass, events) = self.handle.settle_early(self.route, self.policy, &pass);
                 self.held = Held::SettledEarly(pass);
                 events
             }
@@ -175,5 +175,24 @@ mod tests {
         let pass = granted(&handle, &route, &policy).expect("the slot is free again");
         Guard::own(&handle, &route, &policy, pass).settle(&Verdict::plain(Class::Success, "test", Reached::Answered));
         assert!(granted(&handle, &route, &policy).is_some(), "closed");
+    }
+
+    /// DESIGN section 7: long work is judged early, and a later failure of it is one new failure.
+    #[test]
+    fn a_failure_after_an_early_success_counts() {
+        let handle = Handle::open(&Location::Memory).unwrap();
+        let route = Route { place: CircuitId::whole("agent").unwrap(), account: None };
+        let mut policy = Policy::built_in("agent", Surface::Run);
+        policy.circuit.open_after_failures = NonZeroU32::MIN;
+        policy.circuit.open_for = Duration::from_millis(10);
+        let failed = Verdict::plain(Class::ServerError, "test", Reached::Answered);
+        let pass = granted(&handle, &route, &policy).unwrap();
+        Guard::own(&handle, &route, &policy, pass).settle(&failed);
+
+        let mut guard = Guard::own(&handle, &route, &policy, probe(&handle, &route, &policy));
+        guard.settle_early();
+        assert!(granted(&handle, &route, &policy).is_some(), "the early success closed the breaker");
+        guard.settle(&failed);
+        assert!(granted(&handle, &route, &policy).is_none(), "the failure that followed opened it again");
     }
 }
