@@ -22,6 +22,9 @@ const TAIL_BYTES: usize = 24 << 10;
 /// A line this long was probably wrapped where it ends.
 const WRAP_COLUMNS: usize = 60;
 
+/// A message wrapped over more lines than this is a text.
+const WRAPPED_LINES_MAX: usize = 6;
+
 /// What is kept of a stream.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stream {
@@ -110,15 +113,27 @@ fn succeeded(reading: &mut Reading, output: &Output, captured: &Captured) {
         let lines = kept_lines(captured.stderr.end(), output);
         let (start, marked) = last_block(&lines, output);
         let block = lines[start..].join("\n");
-        let note = lines.last().is_some_and(|line| printed::is_retry_note(line) && !output.is_error_line(line));
-        if !block.trim().is_empty() && !note {
+        let end = lines.iter().rfind(|line| !line.trim().is_empty()).map_or("", String::as_str);
+        let note = printed::is_retry_note(end) && !output.is_error_line(end);
+        let ends = ends_with_error(&lines[start..], end, output);
+        if !block.trim().is_empty() && !note && (ends || output.success_may_lie) {
             // Without a mark only a sentence that a rule knows makes it an error; the judge asks.
             let facts = &mut reading.facts;
             text_facts(facts, &block, "stderr, last lines");
-            reading.failed = marked;
+            reading.failed = marked && ends;
             reading.envelope = Some(("stderr, last lines".to_owned(), block));
         }
     }
+}
+
+/// Returns whether standard error of a success ends with an error of the tool: in its last line, or in a document that
+/// its last line closes.
+fn ends_with_error(block: &[String], end: &str, output: &Output) -> bool {
+    if output.is_own_error_line(end) || printed::is_final_error(end) {
+        return true;
+    }
+    let first = block.first().map_or("", String::as_str);
+    output.is_own_error_line(first) || printed::is_final_error(first) && end.trim_start().starts_with(['}', ']', ')'])
 }
 
 /// Takes the whole of a stream as an error message.
@@ -135,13 +150,20 @@ fn failed(reading: &mut Reading, output: &Output, captured: &Captured) {
     } else if output.http_body {
         http_body(reading, captured);
     }
-    let stdout = own_message(captured.stdout.end(), output);
-    if let Some(text) = &stdout {
+    let own = own_message(captured.stdout.end(), output);
+    let stdout = own.as_ref().map(|(text, _)| text.clone());
+    if let Some((text, last)) = &own {
+        if last.len() < text.len() {
+            // Of several errors the last counts.
+            let mut facts = Facts::default();
+            text_facts(&mut facts, last, "stdout, last lines");
+            reading.last = Some(facts);
+        }
         text_facts(&mut reading.facts, text, "stdout, last lines");
     }
     let lines = if output.stderr_is_content {
         own_message(captured.stderr.end(), output)
-            .map(|text| text.lines().map(str::to_owned).collect())
+            .map(|(text, _)| text.lines().map(str::to_owned).collect())
             .unwrap_or_default()
     } else {
         kept_lines(captured.stderr.end(), output)
@@ -293,12 +315,16 @@ fn answered(events: &[Value]) -> bool {
         .is_some_and(|event| !is_error_event(event))
 }
 
+/// Returns whether an event says that the run ended well; the rest of one that was cut off says nothing.
+fn went_well(event: &Value) -> bool {
+    let said = event["is_error"].is_boolean() || event["status"].is_string() || event.get("result").is_some();
+    event["type"] == "result" && said && !is_error_event(event)
+}
+
 /// Adds what the error events say. An error that a later turn overcame is left out.
 fn add_events(facts: &mut Facts, events: &[Value]) {
-    let from = events
-        .iter()
-        .rposition(|event| event["type"] == "turn.completed" || event["type"] == "result" && !is_error_event(event))
-        .map_or(0, |at| at + 1);
+    let from =
+        events.iter().rposition(|event| event["type"] == "turn.completed" || went_well(event)).map_or(0, |at| at + 1);
     for event in events[from..].iter().rev().filter(|event| is_error_event(event)).take(8) {
         tree::add(facts, event, "stdout, event");
         facts.json.push(Fact { value: event.clone(), place: "stdout, event".to_owned() });
@@ -374,8 +400,39 @@ fn last_block(lines: &[String], output: &Output) -> (usize, bool) {
     (start, true)
 }
 
+/// Returns where the last lines begin if they are a message of the tool that was wrapped within its first words.
+fn wrapped_message(lines: &[String], output: &Output) -> Option<usize> {
+    let end = lines.iter().rposition(|line| !line.trim().is_empty())? + 1;
+    let start = lines[..end].iter().rposition(|line| line.trim().is_empty()).map_or(0, |at| at + 1);
+    let block = &lines[start..end];
+    (is_wrapped(block) && output.is_own_error_line(&block.join(" "))).then_some(start)
+}
+
+/// Returns whether lines are one sentence that was wrapped: no line had room for the first word of the next, and none
+/// says something of its own (`ok`).
+fn is_wrapped(lines: &[String]) -> bool {
+    let end = lines.iter().rposition(|line| !line.trim().is_empty()).map_or(0, |at| at + 1);
+    let lines = &lines[..end];
+    let width = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
+    let goes_on = |line: &str| {
+        let line = line.trim_start();
+        let starts = line.starts_with(|c: char| c.is_lowercase() || c.is_ascii_digit() || matches!(c, '(' | '·' | '∙'));
+        let told = line.contains(|c: char| c.is_ascii_digit() || matches!(c, '(' | ')' | '·' | '∙'));
+        starts && (told || line.split_whitespace().count() >= 3)
+    };
+    (2..=WRAPPED_LINES_MAX).contains(&lines.len())
+        && lines.windows(2).all(|pair| {
+            let first = pair[1].split_whitespace().next().map_or(0, |word| word.chars().count());
+            pair[0].chars().count() + 1 + first > width && goes_on(&pair[1])
+        })
+}
+
 /// Returns whether everything after an error line belongs to it.
 fn goes_on_to_end(lines: &[String], output: &Output) -> bool {
+    let own = || output.is_own_error_line(&lines[0]) || output.is_own_error_line(&lines.join(" "));
+    if is_wrapped(lines) && own() && !lines[1..].iter().any(|line| output.is_error_line(line)) {
+        return true;
+    }
     let mut open = 0_i32;
     let mut previous = 0;
     lines.iter().enumerate().all(|(at, line)| {
@@ -408,7 +465,11 @@ fn is_structured_error(text: &str) -> bool {
         return false;
     }
     let Some(at) = text.find('{') else { return false };
+    // Prose that explains an error has its document in a paragraph or a sentence of its own.
+    let before = text[..at].trim_end();
     at < 200
+        && (before.len() < first.len() || before == first.trim_end() && before.ends_with([':', '-']))
+        && before.ends_with(|c: char| matches!(c, ':' | '-' | '(' | '=' | '|') || c.is_ascii_digit())
         && lenient::read(&text[at..]).is_some_and(|(value, len)| {
             let after = text[at + len..].trim();
             let rest = after.trim_start_matches(|c: char| !c.is_alphanumeric());
@@ -417,19 +478,23 @@ fn is_structured_error(text: &str) -> bool {
         })
 }
 
-/// Returns the last message of the tool itself in a stream of content.
-fn own_message(text: &str, output: &Output) -> Option<String> {
+/// Returns the messages of the tool itself that end a stream of content, and the last of them alone.
+fn own_message(text: &str, output: &Output) -> Option<(String, String)> {
     if output.error_lines.is_empty() {
         return None;
     }
     let lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    let last = lines.iter().rposition(|line| output.is_own_error_line(line))?;
+    let own =
+        |line: &str| output.is_own_error_line(line) || output.is_own_error_line(printed::without_log_prefix(line));
+    let last = lines.iter().rposition(|line| own(line) && !output.is_continuation(line));
+    let last = last.or_else(|| lines.iter().rposition(|line| own(line)));
+    let last = last.or_else(|| wrapped_message(&lines, output))?;
     if !goes_on_to_end(&lines[last..], output) {
         return None;
     }
     let mut start = last;
-    while start > 0 && output.is_own_error_line(&lines[start - 1]) {
+    while start > 0 && own(&lines[start - 1]) {
         start -= 1;
     }
-    Some(lines[start..].join("\n"))
+    Some((lines[start..].join("\n"), lines[last..].join("\n")))
 }

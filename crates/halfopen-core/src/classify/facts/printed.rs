@@ -36,6 +36,14 @@ const REASONS: &[(u16, &[&str])] = &[
             "rate limited",
             "ratelimit",
             "throttled",
+            "zu viele",
+            "trop de",
+            "demasiad",
+            "muitas",
+            "troppe",
+            "请求过",
+            "リクエスト",
+            "요청",
         ],
     ),
     (500, &["internal server error", "internal error", "server error"]),
@@ -165,6 +173,29 @@ const STRONG: &[&str] = &[
     "http-code: ",
     "http-status: ",
     "h2 ",
+    "error occurred (",
+    "http-fehler ",
+    "http エラー ",
+    "httpエラー ",
+    "http 错误 ",
+    "http 오류 ",
+    "erreur http ",
+    "error http: ",
+    "erro http ",
+    "ステータスコード ",
+    "ステータスコード: ",
+    "ステータス ",
+    "状态码 ",
+    "状态码: ",
+    "状态码:",
+    "状态码",
+    "상태 코드 ",
+    "상태 코드: ",
+    "código de estado ",
+    "código de estado: ",
+    "código de status ",
+    "code d'état ",
+    "code de statut ",
 ];
 
 /// What before a number makes it a status if the number ends its clause.
@@ -196,6 +227,23 @@ const MEDIUM: &[&str] = &[
     "fatal: ",
     "err: ",
     "e: ",
+    "fehler ",
+    "fehler: ",
+    "erreur ",
+    "erreur: ",
+    "erreur : ",
+    "erro ",
+    "erro: ",
+    "errore ",
+    "エラー",
+    "エラー ",
+    "エラー: ",
+    "错误 ",
+    "错误: ",
+    "错误:",
+    "错误",
+    "오류 ",
+    "오류: ",
 ];
 
 /// Returns the HTTP status that `folded` states, and where it stands.
@@ -211,10 +259,14 @@ pub(crate) fn status(folded: &str) -> Option<(u16, usize)> {
         let number: u16 = folded[at..at + 3].parse().unwrap_or(0);
         let before = &folded[..at];
         let after = &folded[at + 3..];
-        if reason(number, after) || STRONG.iter().any(|words| ends_with_words(before, words)) && !goes_on(after) {
+        if reason(number, after)
+            || reason_before(number, before)
+            || STRONG.iter().any(|words| ends_with_words(before, words)) && !goes_on(after)
+        {
             return Some((number, at));
         }
-        if medium.is_none() && closes(number, after) && MEDIUM.iter().any(|words| ends_with_words(before, words)) {
+        let named = || after_address(before) || MEDIUM.iter().any(|words| ends_with_words(before, words));
+        if medium.is_none() && closes(number, after) && named() {
             medium = Some((number, at));
         }
         at += 3;
@@ -257,6 +309,20 @@ fn reason(number: u16, after: &str) -> bool {
     REASONS.iter().any(|(status, words)| *status == number && words.iter().any(|word| after.starts_with(word)))
 }
 
+/// Returns whether the phrase of the status stands before it (`Too Many Requests - 429`, `Not Found (404)`).
+fn reason_before(number: u16, before: &str) -> bool {
+    let Some(phrase) = before.strip_suffix(" - ").or_else(|| before.strip_suffix(" (")) else { return false };
+    let phrase = if number == 429 { phrase.strip_suffix(" requests").unwrap_or(phrase) } else { phrase };
+    REASONS.iter().any(|(status, words)| *status == number && words.iter().any(|word| ends_with_words(phrase, word)))
+}
+
+/// Returns whether an address stands before the number (`GET https://registry.example/x - 429`).
+fn after_address(before: &str) -> bool {
+    let head = before.trim_end_matches([' ', '-', ':']);
+    let word = head.rsplit([' ', '"', '(']).next().unwrap_or(head);
+    head.len() < before.len() && (word.starts_with("https://") || word.starts_with("http://"))
+}
+
 /// Returns whether the clause ends with the number or goes on as after a status.
 fn closes(number: u16, after: &str) -> bool {
     match after.chars().next() {
@@ -267,6 +333,7 @@ fn closes(number: u16, after: &str) -> bool {
                 || [" {", " -", " (", " for ", " from ", " error", " on ", " when ", " while ", " response", " status"]
                     .iter()
                     .any(|next| after.starts_with(next))
+                || after[1..].starts_with(|c: char| !c.is_ascii())
         }
         Some(_) => false,
     }
@@ -279,6 +346,7 @@ pub(crate) fn codes(facts: &mut Facts, text: &str, place: &str) {
         parenthesised(facts, bare, place);
         named(facts, bare, place);
         exception_name(facts, bare, place);
+        class_in_brackets(facts, bare, place);
         for word in bare.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')) {
             if is_errno(word) || is_constant(word) {
                 facts.add_code(word, place);
@@ -328,11 +396,21 @@ fn named(facts: &mut Facts, line: &str, place: &str) {
 fn exception_name(facts: &mut Facts, line: &str, place: &str) {
     for part in line.split(": ").take(3) {
         let word = part.rsplit([' ', '=', '"']).next().unwrap_or(part);
-        let last = word.rsplit(['.', ':', '/']).next().unwrap_or(word);
+        let last = word.rsplit(['.', ':', '/', '\\', '$']).next().unwrap_or(word);
         let camel = last.starts_with(|c: char| c.is_ascii_uppercase()) && last.chars().any(|c| c.is_ascii_lowercase());
         if camel && last.len() > 5 && last.len() < 60 && is_identifier(last) {
             facts.add_code(last, place);
         }
+    }
+}
+
+/// `app.rb:12:in 'call': the server responded with status 429 (Faraday::TooManyRequestsError)`.
+fn class_in_brackets(facts: &mut Facts, line: &str, place: &str) {
+    let Some((head, name)) = line.trim_end().strip_suffix(')').and_then(|head| head.rsplit_once(" (")) else { return };
+    let last = name.rsplit([':', '\\', '.']).next().unwrap_or(name);
+    let is_name = name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b':' | b'\\' | b'.' | b'_'));
+    if is_name && (name.contains("::") || head.contains(":in ")) && last.starts_with(|c: char| c.is_ascii_uppercase()) {
+        facts.add_code(last, place);
     }
 }
 
@@ -416,6 +494,15 @@ pub(crate) fn is_error_line(line: &str) -> bool {
         "remote: ",
         "mysqldump: error",
         "rpc error",
+        "@error",
+        "ssh: ",
+        "fehler:",
+        "fehler ",
+        "erreur",
+        "erro:",
+        "エラー",
+        "错误",
+        "오류",
     ];
     if bare.starts_with("errors: 0") || bare.starts_with("error: 0") || bare.starts_with("error count") {
         return false;
@@ -431,6 +518,39 @@ pub(crate) fn is_error_line(line: &str) -> bool {
             // `git: error: …`, `terraform: Error: …`
             tool.len() <= 24 && !tool.contains(' ') && (rest.starts_with("error") || rest.starts_with("fatal"))
         })
+}
+
+/// Returns whether a line is an error that a tool ends with, not one of the other side or of a log (`remote: …`).
+///
+/// After exit code 0 nothing less makes standard error one.
+pub(crate) fn is_final_error(line: &str) -> bool {
+    let bare = fold(undecorated(&line.chars().take(160).collect::<String>()));
+    let names_remote = ["remote: ", "could not", "unable to", "cannot connect", "aborted", "failure"];
+    is_error_line(line) && !names_remote.iter().any(|start| bare.starts_with(start))
+}
+
+/// Returns `line` without the time, level and names that a log puts before a message.
+pub(crate) fn without_log_prefix(line: &str) -> &str {
+    let mut rest = line.trim_start();
+    let mut level = false;
+    for _ in 0..6 {
+        let end = if rest.starts_with('[') { rest.find(']').map(|at| at + 1) } else { rest.find(' ') };
+        let Some(end) = end.filter(|end| *end <= 40) else { break };
+        let word = rest[..end].trim_matches(|c: char| matches!(c, '[' | ']' | ':' | '|' | '(' | ')' | '-'));
+        let timed = word.starts_with(|c: char| c.is_ascii_digit())
+            && word.len() >= 5
+            && word.bytes().all(|b| {
+                b.is_ascii_digit() || matches!(b, b'-' | b':' | b'.' | b',' | b'/' | b'T' | b'Z' | b' ' | b'+')
+            });
+        let levelled =
+            matches!(word.to_ascii_uppercase().as_str(), "ERROR" | "ERR" | "FATAL" | "CRITICAL" | "WARN" | "WARNING");
+        if !(timed || levelled && !level && !rest.starts_with(|c: char| c.is_ascii_lowercase()) || word.is_empty()) {
+            break;
+        }
+        level |= levelled;
+        rest = rest[end..].trim_start();
+    }
+    rest
 }
 
 /// Returns whether a folded line begins with the name of an exception (`openai.ratelimiterror: …`).
@@ -502,6 +622,20 @@ pub(crate) fn is_test_report(text: &str) -> bool {
                     || folded.contains(" in ")
                     || folded.len() < 16)
             || folded.starts_with("not ok ")
+            || line.starts_with("Failure/Error: ")
+            || line == "FAILURES!"
+            || line == "FAIL"
+            || line.starts_with("FAILED ") && line.contains("::")
+            || line.starts_with("Test Suites:") && folded.contains("failed")
+            || line.starts_with("Test Files") && folded.contains("failed")
+            || line.starts_with("Tests ") && counts(" failed")
+            || line.starts_with("Tests run:") && folded.contains("failures:")
+            || line.starts_with("Failed!  - Failed:")
+            || folded.contains("tests failed out of")
+            || (counts(" failures") || counts(" failure")) && (counts(" examples") || counts(" example"))
+            || (counts(" failures") || counts(" failure"))
+                && (counts(" assertions") || counts(" tests") || counts(" test"))
+            || folded.contains("short test summary info")
             || line.starts_with("FAILED (failures=")
             || line.starts_with("FAILED (errors=")
     })
@@ -527,6 +661,7 @@ fn is_quoted(line: &str, after_frame: bool) -> bool {
         || test
         || compiler_message(trimmed)
         || programming_error(trimmed)
+        || unreadable_value(trimmed)
         || after_frame && line.starts_with("    ")
 }
 
@@ -558,6 +693,57 @@ fn programming_error(line: &str) -> bool {
     NAMES.contains(&name) && !line.contains("fetch failed")
 }
 
+/// Returns whether a line says that a value or a name could not be understood, and quotes it
+/// (`ValueError: invalid literal for int() with base 10: '429 Too Many'`, `undefined: TooManyRequests`).
+fn unreadable_value(line: &str) -> bool {
+    const QUOTING: &[&str] = &[
+        "invalid literal for",
+        "could not convert string",
+        "for input string:",
+        "does not match format",
+        "invalid value for integer(",
+        "invalid value for float(",
+        ": invalid syntax",
+        "invalid digit found in string",
+        "undefined reference to",
+        "undefined symbol",
+        "cannot find symbol",
+        "undefined local variable",
+        "undefined method",
+        "undefined variable",
+        "has no attribute",
+        "cannot import name",
+        "no module named",
+        "unresolved import",
+        "cannot find module",
+    ];
+    // What command lines are refused with; they name options and values.
+    const USAGE: &[&str] = &[
+        "error: argument ",
+        "unrecognized argument",
+        "the following arguments are required",
+        "the following required arguments",
+        "unexpected argument",
+        "invalid int value",
+        "invalid float value",
+        "invalid choice:",
+        "unrecognized option",
+        "unrecognised option",
+        "invalid option",
+        "illegal option",
+        "no such option",
+        "unknown option",
+        "invalid value for '-",
+        "invalid value for \"-",
+        "' for '--",
+        "flag provided but not defined",
+        "requires an argument",
+    ];
+    let folded = line.to_ascii_lowercase();
+    QUOTING.iter().any(|words| folded.contains(words))
+        || USAGE.iter().any(|words| folded.contains(words)) && status(&folded).is_none()
+}
+
 fn ends_with_position(line: &str) -> bool {
     line.rsplit(':').next().is_some_and(|last| !last.is_empty() && last.bytes().all(|b| b.is_ascii_digit()))
 }
@@ -565,6 +751,9 @@ fn ends_with_position(line: &str) -> bool {
 /// `src/a.c:429:17: error: …`, `a.ts(429,5): error TS2322`, `error[E0425]: …`, `a.py:429: error: …`.
 fn compiler_message(line: &str) -> bool {
     if line.starts_with("error[E") || line.starts_with("warning[") {
+        return true;
+    }
+    if positioned(line) {
         return true;
     }
     let Some(at) = line.find(": error").or_else(|| line.find(": warning")).or_else(|| line.find(": note")) else {
@@ -576,6 +765,20 @@ fn compiler_message(line: &str) -> bool {
         && place.contains(['.', '/'])
         && !position.is_empty()
         && position.bytes().all(|b| b.is_ascii_digit() || matches!(b, b',' | b')'))
+}
+
+/// `./limiter.go:429:5: undefined: TooManyRequests`, `  12:5  error  'x' is not defined  no-undef`.
+fn positioned(line: &str) -> bool {
+    let number = |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit());
+    let mut words = line.split_whitespace();
+    let first = words.next().unwrap_or("");
+    let mut parts = first.split(':');
+    let (place, row, column) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""), parts.next().unwrap_or(""));
+    let file = place
+        .rsplit_once('.')
+        .is_some_and(|(_, end)| (1..=5).contains(&end.len()) && end.starts_with(|c: char| c.is_ascii_alphabetic()));
+    let listed = number(place) && number(row) && column.is_empty() && matches!(words.next(), Some("error" | "warning"));
+    listed || file && number(row) && number(column) && first.ends_with(':')
 }
 
 /// Returns the end of `text` without what the command quotes and without notes below an error.
@@ -627,6 +830,13 @@ mod tests {
     #[test_case("line 429: syntax error", None)]
     #[test_case("429 |     let x = limit;", None)]
     #[test_case("error: pathspec '429' did not match", None)]
+    #[test_case("get https://registry.example.com/x: too many requests - 429", Some(429))]
+    #[test_case("error: get https://registry.example.com/x - 503", Some(503))]
+    #[test_case("an error occurred (404) when calling the headobject operation: not found", Some(404))]
+    #[test_case("fehler 429: zu viele anfragen", Some(429))]
+    #[test_case("error: 429 요청이 너무 많습니다", Some(429))]
+    #[test_case("エラー: 503", Some(503))]
+    #[test_case("see https://example.com/issues - 429 people did", None)]
     fn a_number_is_a_status_only_where_something_says_so(folded: &str, status: Option<u16>) {
         assert_eq!(super::status(folded).map(|(status, _)| status), status);
     }
@@ -665,10 +875,45 @@ mod tests {
     #[test_case("2 failed, 427 passed in 5.29s", true)]
     #[test_case("test result: FAILED. 3 passed; 1 failed", true)]
     #[test_case("Tests:       1 failed, 4 passed, 5 total", true)]
+    #[test_case("3 examples, 1 failure", true)]
+    #[test_case("Test Suites: 1 failed, 1 total", true)]
+    #[test_case("Tests: 3, Assertions: 5, Failures: 1.", false; "after the line FAILURES!")]
+    #[test_case("Tests run: 4, Failures: 1, Errors: 0", true)]
+    #[test_case("     Failure/Error: expect(x)", true)]
     #[test_case("1 failed to start", false)]
     #[test_case("Error: 3 failed requests", false)]
     fn test_reports_are_known(line: &str, is: bool) {
         assert_eq!(is_test_report(line), is);
+    }
+
+    #[test_case("[2026-01-12 08:15:29] [ERROR] API Error: 529", "API Error: 529")]
+    #[test_case("2026-01-12T08:15:29.100Z ERROR API Error: 529", "API Error: 529")]
+    #[test_case("08:15:29 [warn] - You've hit", "You've hit")]
+    #[test_case("API Error: 529", "API Error: 529")]
+    #[test_case("error: no", "error: no")]
+    fn times_and_levels_before_a_message_are_left_out(line: &str, rest: &str) {
+        assert_eq!(without_log_prefix(line), rest);
+    }
+
+    #[test_case("fatal: no", true)]
+    #[test_case("ERROR: no", true)]
+    #[test_case("remote: Enumerating objects: 429, done.", false)]
+    #[test_case("Could not find a cache, starting without one", false)]
+    fn few_lines_end_a_success_as_a_failure(line: &str, is: bool) {
+        assert_eq!(is_final_error(line), is);
+    }
+
+    #[test_case("./limiter.go:429:5: undefined: TooManyRequests", true)]
+    #[test_case("  12:5  error  'tooManyRequests' is not defined  no-undef", true)]
+    #[test_case("ValueError: invalid literal for int() with base 10: '429 Too Many'", true)]
+    #[test_case("main.c:(.text+0x1d): undefined reference to `rate_limited'", true)]
+    #[test_case("sync.py: error: argument --qps: invalid int value: '529/sec'", true)]
+    #[test_case("error: unexpected argument '--retry-on-rate-limit' found", true)]
+    #[test_case("Error: HTTP 400: unknown option `limit`", false)]
+    #[test_case("10:15:29: error: rate limit exceeded", false)]
+    #[test_case("https://h:443: 429 Too Many Requests", false)]
+    fn what_speaks_of_the_program_is_quoted(line: &str, is: bool) {
+        assert_eq!(is_quoted(line, false), is);
     }
 
     #[test]
