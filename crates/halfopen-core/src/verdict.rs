@@ -276,6 +276,8 @@ pub struct Verdict {
     pub session: Option<String>,
     /// The account the output names, if it does.
     pub account: Option<String>,
+    /// The model it names, if it does: what `split_by: [model]` would tell apart.
+    pub model: Option<String>,
 }
 
 impl Verdict {
@@ -293,6 +295,7 @@ impl Verdict {
             evidence: Evidence { kind: EvidenceKind::Nothing, place: String::new(), excerpt: String::new() },
             session: None,
             account: None,
+            model: None,
         }
     }
 }

@@ -60,6 +60,23 @@ fn every_example_comes_out_as_its_rule_says() {
     assert!(wrong.is_empty(), "{} examples:\n{}", wrong.len(), wrong.join("\n"));
 }
 
+/// A pack says where the account and the model stand; the verdict carries the bare values.
+#[test]
+fn an_answer_names_its_account_and_its_model() {
+    let outcome = crate::outcome::HttpOutcome {
+        method: "POST",
+        status: 429,
+        headers: &[("openai-model", "gpt-4o-2024"), ("OpenAI-Organization", "org-example")],
+        body: crate::outcome::Excerpt::whole(br#"{"error":{"code":"rate_limit_exceeded","message":"Slow down"}}"#),
+        reached: crate::outcome::Reached::Answered,
+        elapsed: std::time::Duration::from_secs(1),
+    };
+    let at = crate::time::ReadAt::utc(crate::time::Timestamp::from_millis(1_800_000_000_000));
+    let verdict = Classifier::new("openai", Vec::new()).expect("it is embedded").http(&outcome, &at);
+    assert_eq!(verdict.account.as_deref(), Some("org-example"));
+    assert_eq!(verdict.model.as_deref(), Some("gpt-4o-2024"));
+}
+
 #[test]
 fn a_tool_finds_its_pack() {
     assert_eq!(super::profile_for_command("claude"), "claude-code");

@@ -221,7 +221,11 @@ pub(crate) fn capture(condition: &Condition, facts: &Facts) -> Option<String> {
     let hit = holds(condition, facts)?;
     let test = condition.test()?;
     // The expression is asked again of what was shown: ids must not be folded to lower case.
-    let value = test.capture(&hit.excerpt)?.trim();
+    let shown = match condition {
+        Condition::Header(..) => hit.excerpt.split_once(": ").map_or(hit.excerpt.as_str(), |(_, value)| value),
+        _ => hit.excerpt.as_str(),
+    };
+    let value = test.capture(shown)?.trim();
     (!value.is_empty() && value.len() <= 200).then(|| value.to_owned())
 }
 

@@ -381,11 +381,12 @@ impl Classifier {
         verdicts::reached(verdict.class, rule, facts, &self.pack, known)
     }
 
-    /// Fills in the session and the account.
+    /// Fills in the session, the account and the model.
     fn found(&self, verdict: &mut Verdict, facts: &facts::Facts) {
         let first = |list: &[rule::Condition]| list.iter().find_map(|condition| judge::capture(condition, facts));
         verdict.session = first(&self.pack.session);
         verdict.account = first(&self.pack.account);
+        verdict.model = first(&self.pack.model);
     }
 }
 

@@ -1,14 +1,12 @@
 //! Says what an outcome means, in words or as JSON.
 
-use std::time::Duration;
-
 use halfopen_core::classify::Explanation;
 use halfopen_core::policy::Policy;
 use halfopen_core::verdict::{About, Class, RetryAdvice, Verdict, Work};
 use serde_json::{Value, json};
 
 use super::ClassifyArgs;
-use crate::ui;
+use crate::{duration, ui};
 
 /// Prints an explanation; `suggest` makes a rule if one was asked for.
 pub(super) fn print(
@@ -62,6 +60,9 @@ fn words(explanation: &Explanation, policy: &Policy) -> String {
     if let Some(account) = &verdict.account {
         lines.push(format!("account   {account}"));
     }
+    if let Some(model) = &verdict.model {
+        lines.push(format!("model     {model}"));
+    }
     lines.push(format!("policy    {}", follows(verdict, policy)));
     if !explanation.nearly.is_empty() {
         lines.push("nearly".to_owned());
@@ -94,7 +95,7 @@ fn follows(verdict: &Verdict, policy: &Policy) -> String {
     let failure = format!(
         "one failure of {} in {} that open the breaker",
         policy.circuit.open_after_failures,
-        duration(policy.circuit.window)
+        duration::show(policy.circuit.window)
     );
     let wait = verdict.hint.as_ref().filter(|_| retry.honor_retry_after).map(|hint| hint.wait);
     let long = wait.is_some_and(|wait| wait > retry.max_wait);
@@ -102,13 +103,13 @@ fn follows(verdict: &Verdict, policy: &Policy) -> String {
         Class::Success => "counts as a success".to_owned(),
         Class::RateLimited | Class::Overloaded | Class::UsageLimit if long => format!(
             "the wait is longer than max_wait_sec ({}): the breaker opens until then, the call gives up",
-            duration(retry.max_wait)
+            duration::show(retry.max_wait)
         ),
         Class::UsageLimit if wait.is_none() => {
-            format!("no time is stated: the breaker opens for {}", duration(policy.circuit.open_for))
+            format!("no time is stated: the breaker opens for {}", duration::show(policy.circuit.open_for))
         }
         Class::RateLimited | Class::Overloaded | Class::UsageLimit => match wait {
-            Some(wait) => format!("holds everyone for {}; the call {attempts}; {failure}", duration(wait)),
+            Some(wait) => format!("holds everyone for {}; the call {attempts}; {failure}", duration::show(wait)),
             None => format!("the call {attempts}, by our own backoff; {failure}"),
         },
         Class::Timeout | Class::ServerError => format!("the call {attempts}, if a second time is safe; {failure}"),
@@ -128,17 +129,8 @@ pub(super) fn wait_words(verdict: &Verdict) -> String {
     match &verdict.hint {
         None => "none stated".to_owned(),
         Some(hint) => {
-            format!("{}, until {} ({})", duration(hint.wait), until(hint.until.as_millis()), hint.source.as_str())
+            format!("{}, until {} ({})", duration::show(hint.wait), until(hint.until.as_millis()), hint.source.as_str())
         }
-    }
-}
-
-fn duration(wait: Duration) -> String {
-    let seconds = wait.as_secs();
-    match seconds {
-        0..120 => format!("{} s", wait.as_millis() as f64 / 1000.0),
-        120..7200 => format!("{} min {} s", seconds / 60, seconds % 60),
-        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
     }
 }
 
