@@ -16,6 +16,7 @@ use serde_json::Value;
 const COMMANDS: &str = include_str!("cases/commands.jsonl");
 const HTTP: &str = include_str!("cases/http.jsonl");
 const TOOLS: &str = include_str!("cases/tools.jsonl");
+const KINDS: &str = include_str!("cases/kinds.jsonl");
 
 fn cases(text: &str) -> impl Iterator<Item = Value> + '_ {
     text.lines().map(|line| serde_json::from_str(line).expect("a case is JSON"))
@@ -115,6 +116,7 @@ fn all_missed(text: &str) -> Vec<String> {
 fn commands_mean_what_their_labels_say() {
     assert_eq!(all_missed(COMMANDS), Vec::<String>::new());
     assert_eq!(all_missed(TOOLS), Vec::<String>::new());
+    assert_eq!(all_missed(KINDS), Vec::<String>::new());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::packs::{PACKS, Pack};
 use super::raw::RawPack;
-use super::rule::Rule;
+use super::rule::{Rule, Test};
 use super::{Classifier, examples};
 use test_case::test_case;
 
@@ -20,6 +20,17 @@ fn every_pack_says_what_it_is_for_and_what_it_rests_on() {
         assert!(!raw.about.is_empty() && !raw.sources.is_empty(), "{}: about, sources", pack.name);
         assert_eq!(raw.checked.len(), 10, "{}: checked", pack.name);
         Pack::new(&raw, false).unwrap_or_else(|error| panic!("{}: {error}", pack.name));
+    }
+}
+
+#[test]
+fn every_expression_about_lines_of_output_can_be_compiled() {
+    for pack in PACKS {
+        let output = written(pack.name).output;
+        for line in output.error_lines.iter().chain(&output.continuation_lines).chain(&output.noise_lines) {
+            let checked = Test::new(line, "output").and_then(|test| test.check("output"));
+            checked.unwrap_or_else(|error| panic!("{}: {error}", pack.name));
+        }
     }
 }
 

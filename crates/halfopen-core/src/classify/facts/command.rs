@@ -468,7 +468,7 @@ fn is_structured_error(text: &str) -> bool {
     // Prose that explains an error has its document in a paragraph or a sentence of its own.
     let before = text[..at].trim_end();
     at < 200
-        && (before.len() < first.len() || before == first.trim_end() && before.ends_with([':', '-']))
+        && (before.len() < first.len() || before == first.trim_end() && before.ends_with(|c: char| c.is_ascii_digit()))
         && before.ends_with(|c: char| matches!(c, ':' | '-' | '(' | '=' | '|') || c.is_ascii_digit())
         && lenient::read(&text[at..]).is_some_and(|(value, len)| {
             let after = text[at + len..].trim();

@@ -92,6 +92,7 @@ const STRONG: &[&str] = &[
     "http status code: ",
     "http code ",
     "http error ",
+    "httperror ",
     "http error: ",
     "http response code: ",
     "http response code ",
@@ -210,6 +211,8 @@ const MEDIUM: &[&str] = &[
     "code: ",
     "code=",
     "returned ",
+    "answered ",
+    "answered with ",
     "got ",
     "got a ",
     "got an ",
@@ -520,13 +523,45 @@ pub(crate) fn is_error_line(line: &str) -> bool {
         })
 }
 
-/// Returns whether a line is an error that a tool ends with, not one of the other side or of a log (`remote: …`).
+/// Returns whether a line is an error that a tool ends with: not one of the other side (`remote: …`), of a log, or a
+/// sum (`errors so far: 3`).
 ///
 /// After exit code 0 nothing less makes standard error one.
 pub(crate) fn is_final_error(line: &str) -> bool {
+    const STARTS: &[&str] = &[
+        "error:",
+        "error (",
+        "error [",
+        "error code:",
+        "err:",
+        "fatal:",
+        "fatal error:",
+        "fata[",
+        "panic:",
+        "api error",
+        "http error",
+        "npm err",
+        "curl: (",
+        "uncaught",
+        "unhandled",
+        "exception in thread",
+        "e: ",
+        "codex error:",
+    ];
+    let trimmed = line.trim_start();
     let bare = fold(undecorated(&line.chars().take(160).collect::<String>()));
-    let names_remote = ["remote: ", "could not", "unable to", "cannot connect", "aborted", "failure"];
-    is_error_line(line) && !names_remote.iter().any(|start| bare.starts_with(start))
+    let tool = || {
+        bare.split_once(": ").is_some_and(|(tool, rest)| {
+            tool.len() <= 24 && !tool.contains(' ') && (rest.starts_with("error:") || rest.starts_with("fatal:"))
+        })
+    };
+    is_error_line(line)
+        && (trimmed.starts_with(['✕', '✘', '✗', '■', '❌', '⨯', '✖'])
+            || STARTS.iter().any(|start| bare.starts_with(start))
+            || named_exception(&bare)
+                && bare.split([':', ' ']).next().is_some_and(|w| bare[w.len()..].starts_with(": "))
+            || tool())
+        && !is_retry_note(line)
 }
 
 /// Returns `line` without the time, level and names that a log puts before a message.
@@ -592,7 +627,9 @@ pub(crate) fn level(line: &str) -> Option<Level> {
             Some(Level::Error)
         }
         "info" | "debug" | "trace"
-            if head.contains(&format!("level={word}")) || head.contains(&format!("[{word}]")) =>
+            if head.contains(&format!("level={word}"))
+                || head.contains(&format!("[{word}]"))
+                || head.contains(&format!("\"level\":\"{word}\"")) =>
         {
             Some(Level::Lower)
         }
@@ -629,7 +666,7 @@ pub(crate) fn is_test_report(text: &str) -> bool {
             || line.starts_with("Test Suites:") && folded.contains("failed")
             || line.starts_with("Test Files") && folded.contains("failed")
             || line.starts_with("Tests ") && counts(" failed")
-            || line.starts_with("Tests run:") && folded.contains("failures:")
+            || line.contains("Tests run:") && folded.contains("failures:")
             || line.starts_with("Failed!  - Failed:")
             || folded.contains("tests failed out of")
             || (counts(" failures") || counts(" failure")) && (counts(" examples") || counts(" example"))
@@ -699,6 +736,8 @@ fn unreadable_value(line: &str) -> bool {
     const QUOTING: &[&str] = &[
         "invalid literal for",
         "could not convert string",
+        "input_value=",
+        "call to undefined function",
         "for input string:",
         "does not match format",
         "invalid value for integer(",
@@ -741,7 +780,7 @@ fn unreadable_value(line: &str) -> bool {
     ];
     let folded = line.to_ascii_lowercase();
     QUOTING.iter().any(|words| folded.contains(words))
-        || USAGE.iter().any(|words| folded.contains(words)) && status(&folded).is_none()
+        || USAGE.iter().any(|words| folded.contains(words)) && !folded.contains("http")
 }
 
 fn ends_with_position(line: &str) -> bool {
@@ -767,6 +806,16 @@ fn compiler_message(line: &str) -> bool {
         && position.bytes().all(|b| b.is_ascii_digit() || matches!(b, b',' | b')'))
 }
 
+/// Returns whether a line is followed by lines of a source: a compiler's message, or a place that stands alone
+/// (`/srv/app.js:29`).
+fn shows_source(line: &str) -> bool {
+    let place = line.rsplit_once(':').is_some_and(|(place, row)| {
+        place.contains(['.', '/']) && !place.contains(' ') && !row.is_empty() && row.bytes().all(|b| b.is_ascii_digit())
+    });
+    let address = line.contains("://") && !line.starts_with("file://");
+    compiler_message(line) || place && !address && line.contains('/')
+}
+
 /// `./limiter.go:429:5: undefined: TooManyRequests`, `  12:5  error  'x' is not defined  no-undef`.
 fn positioned(line: &str) -> bool {
     let number = |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit());
@@ -786,9 +835,12 @@ pub(crate) fn own_lines(text: &str) -> Vec<&str> {
     let lines: Vec<&str> = text.lines().collect();
     let mut kept = Vec::new();
     let mut after_frame = false;
+    let mut in_source = false;
     for line in &lines[lines.len().saturating_sub(LINES_MAX)..] {
-        let quoted = is_quoted(line, after_frame);
-        after_frame = line.trim().starts_with("File \"");
+        let trimmed = line.trim();
+        in_source = in_source && (line.starts_with([' ', '\t']) || trimmed.is_empty()) || shows_source(trimmed);
+        let quoted = is_quoted(line, after_frame) || in_source && !trimmed.is_empty();
+        after_frame = trimmed.starts_with("File \"");
         if !quoted && level(line.trim_start()) != Some(Level::Lower) {
             kept.push(*line);
         }
@@ -899,6 +951,11 @@ mod tests {
     #[test_case("ERROR: no", true)]
     #[test_case("remote: Enumerating objects: 429, done.", false)]
     #[test_case("Could not find a cache, starting without one", false)]
+    #[test_case("errors so far: 3", false)]
+    #[test_case("ERROR : Attempt 2/3 succeeded", false)]
+    #[test_case("error rate 0.5 %", false)]
+    #[test_case("openai.RateLimitError: Error code: 429", true)]
+    #[test_case("git: error: no", true)]
     fn few_lines_end_a_success_as_a_failure(line: &str, is: bool) {
         assert_eq!(is_final_error(line), is);
     }
@@ -914,6 +971,13 @@ mod tests {
     #[test_case("https://h:443: 429 Too Many Requests", false)]
     fn what_speaks_of_the_program_is_quoted(line: &str, is: bool) {
         assert_eq!(is_quoted(line, false), is);
+    }
+
+    #[test]
+    fn source_below_a_place_is_left_out() {
+        let text =
+            "/srv/n/a.js:29\n    throw new RateLimitError('429');\n    ^\n\nError: it broke\n    at /srv/n/a.js:29:7\n";
+        assert_eq!(own_lines(text), ["", "Error: it broke"]);
     }
 
     #[test]
