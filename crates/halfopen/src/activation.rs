@@ -11,10 +11,11 @@
 //!
 //! Nothing here may fail a run: every error is returned for the caller to mention, or not.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -29,8 +30,9 @@ const UNCLASSIFIED_LINES_MAX: usize = 5;
 const UNCLASSIFIED_CHARS_MAX: usize = 240;
 /// So many stores created anew in a row are no accident.
 const ANEW_MAX: usize = 3;
-/// How much of the end of the file is looked at for that.
-const TAIL_BYTES: u64 = 16 << 10;
+/// How much of the end of the file is looked at for that: first the last lines, which nearly always settle it, because
+/// every run does this.
+const TAIL_BYTES: [u64; 2] = [1 << 10, 16 << 10];
 /// Begins every line; a cut line is told from the one behind it by this.
 const BEGIN: &str = "{\"v\":1,";
 
@@ -139,6 +141,15 @@ pub struct Entry {
     /// The first lines of failures that no rule knew, secrets replaced.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unclassified_lines: Vec<String>,
+}
+
+/// What a line says about its store, for who looks at nothing else.
+#[derive(Deserialize)]
+struct Birth<'a> {
+    #[serde(borrow)]
+    store: Cow<'a, str>,
+    #[serde(default)]
+    store_born_ms: Option<i64>,
 }
 
 /// What was noticed while a line was written.
@@ -279,26 +290,29 @@ pub fn created_anew(store: &Location) -> bool {
 /// Returns whether the last [`ANEW_MAX`] births of this store all differ: that of `now`, if it is given, and those in
 /// the last lines.
 fn all_born_apart(file: &File, bytes: u64, store: &str, now: Option<i64>) -> bool {
-    let mut tail = Vec::new();
-    let mut file = file;
-    if file.seek(SeekFrom::Start(bytes.saturating_sub(TAIL_BYTES))).is_err()
-        || file.take(TAIL_BYTES).read_to_end(&mut tail).is_err()
-    {
-        return false;
-    }
-    let tail = String::from_utf8_lossy(&tail);
+    TAIL_BYTES.iter().find_map(|tail| born_apart_within(file, bytes, *tail, store, now)).unwrap_or(false)
+}
+
+/// Returns the same from no more than the last `tail` bytes; `None` if they hold too few births to tell.
+fn born_apart_within(file: &File, bytes: u64, tail: u64, store: &str, now: Option<i64>) -> Option<bool> {
+    let mut buffer = vec![0; usize::try_from(tail.min(bytes)).ok()?];
+    file.read_exact_at(&mut buffer, bytes.saturating_sub(tail)).ok()?;
     let mut births: Vec<i64> = now.into_iter().collect();
-    for entry in tail.lines().rev().filter_map(parsed).filter(|entry| entry.store == store) {
-        let Some(born) = entry.store_born_ms else { return false };
+    for line in buffer.rsplit(|byte| *byte == b'\n') {
+        let Some(birth) = std::str::from_utf8(line).ok().and_then(whole::<Birth<'_>>) else { continue };
+        if birth.store != store {
+            continue;
+        }
+        let Some(born) = birth.store_born_ms else { return Some(false) };
         if births.contains(&born) {
-            return false;
+            return Some(false);
         }
         births.push(born);
         if births.len() == ANEW_MAX {
-            return true;
+            return Some(true);
         }
     }
-    false
+    None
 }
 
 /// Returns when the store's file was created.
@@ -327,7 +341,7 @@ fn shortened(line: &str) -> String {
 }
 
 /// Reads one line; of a line that was cut and run into by the next, the next.
-fn parsed(line: &str) -> Option<Entry> {
+fn whole<'a, T: Deserialize<'a>>(line: &'a str) -> Option<T> {
     let begin = line.rfind(BEGIN)?;
     serde_json::from_str(line.get(begin..)?).ok()
 }
@@ -412,7 +426,7 @@ pub fn read(store: &Location, since_ms: i64, now_ms: i64) -> Result<Report, Acti
             if lines.read_until(b'\n', &mut line).map_err(io)? == 0 {
                 break;
             }
-            match parsed(&String::from_utf8_lossy(&line)) {
+            match whole::<Entry>(&String::from_utf8_lossy(&line)) {
                 Some(entry) if entry.at_ms >= since_ms => report.take_in(entry, middle),
                 Some(_) => {}
                 None if line.iter().all(u8::is_ascii_whitespace) => {}
