@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
+use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 
 use super::sink::{self, Live, Outlet, Stdout};
@@ -66,10 +67,10 @@ impl Lines {
     }
 
     /// Reads what has come on standard output, as far as it can be taken.
-    pub(super) fn hear_stdout(&mut self, buffer: &mut [u8], listener: &mut dyn Listener) -> usize {
+    pub(super) fn hear_stdout(&mut self, buffer: &mut Vec<u8>, listener: &mut dyn Listener) -> usize {
         let Some(out) = &self.out else { return 0 };
         let piece = match read(out, buffer) {
-            Heard::Piece(bytes) => &buffer[..bytes],
+            Heard::Piece => buffer.as_slice(),
             Heard::NothingYet => return 0,
             Heard::End => {
                 self.out = None;
@@ -84,10 +85,10 @@ impl Lines {
         piece.len()
     }
 
-    pub(super) fn hear_stderr(&mut self, buffer: &mut [u8], listener: &mut dyn Listener) -> usize {
+    pub(super) fn hear_stderr(&mut self, buffer: &mut Vec<u8>, listener: &mut dyn Listener) -> usize {
         let Some(err) = &self.err else { return 0 };
         let piece = match read(err, buffer) {
-            Heard::Piece(bytes) => &buffer[..bytes],
+            Heard::Piece => buffer.as_slice(),
             Heard::NothingYet => return 0,
             Heard::End => {
                 self.err = None;
@@ -111,15 +112,17 @@ impl Lines {
 }
 
 enum Heard {
-    Piece(usize),
+    Piece,
     NothingYet,
     End,
 }
 
-fn read(from: &OwnedFd, buffer: &mut [u8]) -> Heard {
-    match rustix::io::read(from, buffer) {
+/// Reads a piece into the room that `buffer` has.
+fn read(from: &OwnedFd, buffer: &mut Vec<u8>) -> Heard {
+    buffer.clear();
+    match rustix::io::read(from, spare_capacity(buffer)) {
         Ok(0) => Heard::End,
-        Ok(bytes) => Heard::Piece(bytes),
+        Ok(_) => Heard::Piece,
         Err(Errno::AGAIN | Errno::INTR) => Heard::NothingYet,
         // A pseudo-terminal whose other side is closed reads as an IO error.
         Err(_) => Heard::End,

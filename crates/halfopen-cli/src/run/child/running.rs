@@ -24,6 +24,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How often we look whether a group that was asked to end is gone.
 const GONE_YET: Duration = Duration::from_millis(10);
 
+/// How much is read at once: what a pipe holds.
+const PIECE: usize = 64 << 10;
+
 /// Why a child is being ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
@@ -86,7 +89,8 @@ impl Running {
         signals: &mut Signals,
         listener: &mut dyn Listener,
     ) -> io::Result<ExitStatus> {
-        let mut buffer = vec![0; 1 << 16];
+        // Room, not zeros: a page that nothing is read into is never touched.
+        let mut buffer = Vec::with_capacity(PIECE);
         let mut next_tick = listener.tick();
         let status = loop {
             let look = if self.pidfd.is_none() { Some(LOOK_EVERY) } else { None };
@@ -114,7 +118,7 @@ impl Running {
     }
 
     /// Passes on what is due in both directions.
-    fn pump(&mut self, lines: &mut Lines, ready: &Ready, buffer: &mut [u8], listener: &mut dyn Listener) -> u64 {
+    fn pump(&mut self, lines: &mut Lines, ready: &Ready, buffer: &mut Vec<u8>, listener: &mut dyn Listener) -> u64 {
         if ready.to_stdout {
             lines.stdout.step();
         }
@@ -143,7 +147,7 @@ impl Running {
     fn last_words(
         &mut self,
         lines: &mut Lines,
-        buffer: &mut [u8],
+        buffer: &mut Vec<u8>,
         signals: &mut Signals,
         listener: &mut dyn Listener,
     ) -> io::Result<()> {
