@@ -4,6 +4,10 @@ use super::packs::{PACKS, Pack};
 use super::raw::RawPack;
 use super::rule::{Rule, Test};
 use super::{Classifier, examples};
+use crate::outcome::Exit;
+use crate::time::{ReadAt, Timestamp};
+use crate::verdict::Class;
+use std::time::Duration;
 use test_case::test_case;
 
 fn written(name: &str) -> RawPack {
@@ -135,4 +139,23 @@ fn no_two_packs_claim_the_same_name_or_host() {
 #[test_case("myshopify.com.example.org", "generic")]
 fn a_host_finds_its_pack(host: &str, pack: &str) {
     assert_eq!(super::profile_for_host(host), pack);
+}
+
+/// DESIGN section 3: the way of a success costs no matching. A pack that must look at its successes says so itself.
+#[test]
+fn success_loads_no_rules_where_exit_0_is_trusted() {
+    let at = ReadAt::utc(Timestamp::from_millis(0));
+    let mut trusting = 0;
+    for name in super::profiles() {
+        let classifier = Classifier::new(name, Vec::new()).unwrap();
+        let mut ear = classifier.listen();
+        ear.stdout(b"error: HTTP 429, try again in 20 s\n");
+        let verdict = ear.finish(Exit::Code(0), Duration::from_secs(1), &at);
+        if !classifier.looks_at_success() {
+            assert_eq!(verdict.class, Class::Success, "{name}");
+            assert!(classifier.rules_if_loaded().is_none(), "{name}");
+            trusting += 1;
+        }
+    }
+    assert!(trusting > 1 && !Classifier::new("generic", Vec::new()).unwrap().looks_at_success());
 }
