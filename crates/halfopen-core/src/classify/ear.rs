@@ -286,11 +286,14 @@ impl<'a> Ear<'a> {
         self.classifier.judge_command(exit, captured, work, at)
     }
 
-    /// Returns whether a success leaves nothing to be looked at: something on standard output, or nothing on standard
-    /// error.
+    /// Returns whether a success leaves nothing to be looked at: something on standard output that cannot be an error
+    /// message with its document, or nothing on either stream.
     fn nothing_said(&self) -> bool {
         let blank = |kept: &Kept| kept.head.iter().all(u8::is_ascii_whitespace) && kept.tail.is_empty();
-        blank(&self.stderr) || !blank(&self.stdout)
+        if blank(&self.stdout) {
+            return blank(&self.stderr);
+        }
+        !self.stdout.tail.is_empty() || memchr::memchr(b'{', &self.stdout.head).is_none()
     }
 
     /// Returns what is kept.
