@@ -371,7 +371,11 @@ fn header_line(line: &str) -> Option<(&str, &str)> {
 
 /// Returns the lines of a stream that are the command's own.
 fn kept_lines(text: &str, output: &Output) -> Vec<String> {
-    printed::own_lines(text).into_iter().filter(|line| !output.is_noise(line)).map(str::to_owned).collect()
+    printed::own_lines(text)
+        .into_iter()
+        .filter(|line| !output.is_noise(line))
+        .map(printed::without_missing_names)
+        .collect()
 }
 
 /// Returns where the last run of error lines begins, and whether it begins with one that is marked as such.
