@@ -261,6 +261,9 @@ impl<'a> Ear<'a> {
     pub fn stderr(&mut self, piece: &[u8]) {
         self.stderr.push(piece);
         let output = self.output();
+        if output.error_lines.is_empty() {
+            return;
+        }
         let Self { error_lines, heard, .. } = self;
         error_lines.push(piece, PLAIN_LINE_BYTES, |line| {
             let line = String::from_utf8_lossy(line);

@@ -149,6 +149,9 @@ pub(crate) fn is_glyph(ch: char) -> bool {
 /// redraw a line.
 #[must_use]
 pub(crate) fn without_escapes(text: &str) -> String {
+    if memchr::memchr3(b'\x1b', b'\r', b'\x08', text.as_bytes()).is_none() {
+        return text.to_owned();
+    }
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
     while let Some(ch) = chars.next() {

@@ -12,10 +12,14 @@ use std::sync::LazyLock;
 static PAIR: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(concat!(
         r#"["']?\b((?:[a-z0-9]+[-_]){0,6}(?:ratelimit|rate[_-]limit|codex)(?:[-_][a-z0-9]+){0,6})\\?["']?\s{0,2}(?::|=>|=)\s{0,2}\[?"#,
-        r#"(?:\\?"([^"\\]{1,120})\\?"|'([^']{1,120})'|([^\s,;}\]"']{1,60}))"#,
+        r#"(?:\\?"([^"\\]+)\\?"|'([^']+)'|([^\s,;}\]"']+))"#,
     ))
     .expect("a valid pattern")
 });
+
+/// A longer value is none. Not counted in the expression: a class of characters that may stand 120 times is compiled 120
+/// times, which took longer than all else that is done with a failure.
+const VALUE_CHARS_MAX: usize = 120;
 
 /// No dump has more headers about limits than this.
 const PAIRS_MAX: usize = 64;
@@ -32,7 +36,7 @@ pub(super) fn headers(text: &str) -> Option<Headers> {
             let name = found.get(1)?.as_str().replace("rate_limit", "ratelimit").replace("rate-limit", "ratelimit");
             // A name without a hyphen is a variable, not a header.
             let value = found.get(2).or_else(|| found.get(3)).or_else(|| found.get(4))?.as_str();
-            name.contains('-').then(|| (name, value.to_owned()))
+            (name.contains('-') && value.chars().nth(VALUE_CHARS_MAX).is_none()).then(|| (name, value.to_owned()))
         })
         .collect();
     (!pairs.is_empty()).then(|| Headers::new(pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()))))

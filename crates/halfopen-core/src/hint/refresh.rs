@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 
 #[expect(clippy::expect_used, reason = "the pattern is a constant and a test compiles it")]
 static META: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r#"(?i)<meta\s[^>]{0,200}?http-equiv\s*=\s*["']?refresh["']?[^>]{0,200}?>"#).expect("a valid pattern")
+    Regex::new(r#"(?i)<meta\s[^>]*?http-equiv\s*=\s*["']?refresh["']?[^>]*?>"#).expect("a valid pattern")
 });
 #[expect(clippy::expect_used, reason = "the pattern is a constant and a test compiles it")]
 static CONTENT: LazyLock<Regex> =
@@ -20,6 +20,10 @@ static CONTENT: LazyLock<Regex> =
 pub(super) fn read(texts: &[&str]) -> Option<Found> {
     texts.iter().find_map(|raw| {
         let page = text::bounded(raw);
+        // Most texts are no pages, and the expression is not even compiled for them.
+        if !page.contains('<') {
+            return None;
+        }
         let element = META.find(&page)?.as_str();
         let content = CONTENT.captures(element)?;
         let number = Decimal::parse(content.get(1)?.as_str()).filter(|number| !number.is_zero())?;

@@ -19,16 +19,22 @@ static ONE_MODEL: LazyLock<Regex> = LazyLock::new(|| {
     .expect("a valid pattern")
 });
 
+/// Returns whether a cleaned text speaks of one model's limit. Without one of these words it does not, and the
+/// expression need not be compiled.
+fn is_of_one_model(text: &str) -> bool {
+    ["limit", "model", "requests to "].iter().any(|word| text.contains(word)) && ONE_MODEL.is_match(text)
+}
+
 /// Returns what a hint in these parts of an outcome covers.
 pub(super) fn read(input: &HintInput<'_>) -> Scope {
-    let in_text = || input.texts.iter().any(|raw| ONE_MODEL.is_match(&text::clean(raw)));
+    let in_text = || input.texts.iter().any(|raw| is_of_one_model(&text::clean(raw)));
     let in_json = || input.json.iter().any(|body| says(body, 0));
     if in_text() || in_json() { Scope::Part("model".to_owned()) } else { Scope::Whole }
 }
 
 fn says(body: &Value, depth: usize) -> bool {
     match body {
-        Value::String(sentence) => sentence.len() <= 64 * 1024 && ONE_MODEL.is_match(&text::clean(sentence)),
+        Value::String(sentence) => sentence.len() <= 64 * 1024 && is_of_one_model(&text::clean(sentence)),
         Value::Array(items) => depth < 16 && items.iter().any(|item| says(item, depth + 1)),
         Value::Object(fields) => {
             depth < 16
@@ -53,6 +59,6 @@ mod tests {
     #[test_case("You've hit your weekly limit · resets Jun 29, 3am (Asia/Singapore)" => false)]
     #[test_case("Too Many Requests: retry after 35" => false)]
     fn one_models_limit_is_told_from_the_whole(sentence: &str) -> bool {
-        ONE_MODEL.is_match(&text::clean(sentence))
+        is_of_one_model(&text::clean(sentence))
     }
 }
