@@ -7,7 +7,7 @@
 use serde_json::Value;
 
 use super::http::Reading;
-use super::{Fact, Facts, cut_front, envelope, lenient, printed, tree};
+use super::{Fact, Facts, cut_front, envelope, lenient, printed, quoted, tree};
 use crate::classify::packs::Output;
 use crate::classify::text::{Text, fold};
 use crate::outcome::Exit;
@@ -168,7 +168,7 @@ fn failed(reading: &mut Reading, output: &Output, captured: &Captured) {
     } else {
         kept_lines(captured.stderr.end(), output)
     };
-    if printed::is_test_report(captured.stdout.end()) || printed::is_test_report(captured.stderr.end()) {
+    if quoted::is_test_report(captured.stdout.end()) || quoted::is_test_report(captured.stderr.end()) {
         return;
     }
     let all = lines.join("\n");
@@ -371,10 +371,10 @@ fn header_line(line: &str) -> Option<(&str, &str)> {
 
 /// Returns the lines of a stream that are the command's own.
 fn kept_lines(text: &str, output: &Output) -> Vec<String> {
-    printed::own_lines(text)
+    quoted::own_lines(text)
         .into_iter()
         .filter(|line| !output.is_noise(line))
-        .map(printed::without_missing_names)
+        .map(quoted::without_missing_names)
         .collect()
 }
 

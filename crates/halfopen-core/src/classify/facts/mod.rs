@@ -12,6 +12,7 @@ pub(crate) mod http;
 pub(crate) mod lenient;
 pub(crate) mod markup;
 pub(crate) mod printed;
+pub(crate) mod quoted;
 pub(crate) mod tree;
 
 use serde_json::Value;
