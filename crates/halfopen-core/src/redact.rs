@@ -5,124 +5,15 @@
 //! URLs; cookies; private keys. What is replaced reads `[redacted]`. Too much is better than too little where a value
 //! has the form of a secret, and nothing is touched where a word only talks about one (`token limit: 200000`).
 
+mod words;
+
+use self::words::{NAMES, PREFIXES, QUOTED_NAMES, TALK};
+
 /// What stands where a secret stood.
 pub const REDACTED: &str = "[redacted]";
 
 /// The longest line shown as evidence, in characters.
 const LINE_CHARS_MAX: usize = 240;
-
-/// Beginnings of tokens that are secrets, with the shortest length at which they are.
-const PREFIXES: &[(&str, usize)] = &[
-    ("sk-", 12),
-    ("sk_live_", 12),
-    ("sk_test_", 12),
-    ("rk_live_", 12),
-    ("rk_test_", 12),
-    ("pk_live_", 12),
-    ("whsec_", 12),
-    ("ghp_", 12),
-    ("gho_", 12),
-    ("ghu_", 12),
-    ("ghs_", 12),
-    ("ghr_", 12),
-    ("github_pat_", 16),
-    ("glpat-", 12),
-    ("gldt-", 12),
-    ("xoxb-", 10),
-    ("xoxp-", 10),
-    ("xoxa-", 10),
-    ("xoxr-", 10),
-    ("xoxs-", 10),
-    ("xoxe", 10),
-    ("xapp-", 10),
-    ("AKIA", 20),
-    ("ASIA", 20),
-    ("AIza", 30),
-    ("ya29.", 12),
-    ("hf_", 16),
-    ("npm_", 20),
-    ("pypi-", 20),
-    ("SG.", 20),
-    ("dop_v1_", 16),
-    ("shpat_", 12),
-    ("shpss_", 12),
-    ("sq0", 16),
-    ("gsk_", 16),
-    ("xai-", 16),
-    ("r8_", 16),
-    ("pat-", 20),
-    ("dapi", 32),
-    ("key-", 24),
-    ("AGE-SECRET-KEY-", 20),
-    ("nvapi-", 16),
-    ("tvly-", 12),
-    ("lin_api_", 12),
-    ("secret_", 20),
-    ("eyJ", 30),
-    ("1//0", 24),
-    ("tskey-", 16),
-    ("hvs.", 16),
-    ("dckr_pat_", 14),
-];
-
-/// Names whose value is a secret, folded to letters.
-const NAMES: &[&str] = &[
-    "password",
-    "passwd",
-    "passphrase",
-    "pwd",
-    "secret",
-    "clientsecret",
-    "apikey",
-    "accesskey",
-    "secretkey",
-    "secretaccesskey",
-    "privatekey",
-    "token",
-    "accesstoken",
-    "refreshtoken",
-    "authtoken",
-    "idtoken",
-    "sessiontoken",
-    "bearertoken",
-    "authorization",
-    "proxyauthorization",
-    "xapikey",
-    "xauthtoken",
-    "xgoogapikey",
-    "cookie",
-    "setcookie",
-    "signature",
-    "sig",
-    "credential",
-    "credentials",
-    "auth",
-    "apitoken",
-    "awssecretaccesskey",
-    "awssessiontoken",
-    "awsaccesskeyid",
-    "accesskeyid",
-    "subscriptionkey",
-    "ocpapimsubscriptionkey",
-    "sessionid",
-    "sessionkey",
-    "pat",
-    "connectionstring",
-    "accountkey",
-    "webhooksecret",
-    "signingsecret",
-    "encryptionkey",
-    "masterkey",
-    "personalaccesstoken",
-    "githubtoken",
-    "ghtoken",
-    "openaiapikey",
-    "anthropicapikey",
-    "geminiapikey",
-    "xamzsecuritytoken",
-    "xamzsignature",
-    "xamzcredential",
-];
 
 /// Returns `text` as one line of at most 240 characters without its secrets.
 #[must_use]
@@ -208,7 +99,7 @@ fn secret_at_start(rest: &str, before: Option<char>) -> Option<(String, &str)> {
     if before.is_some_and(|c| c.is_ascii_alphanumeric()) {
         return None;
     }
-    named(rest).or_else(|| scheme(rest)).or_else(|| {
+    named(rest).or_else(|| flag(rest, before)).or_else(|| quoted(rest)).or_else(|| scheme(rest)).or_else(|| {
         let token = token(rest);
         let known = PREFIXES.iter().any(|(prefix, least)| {
             token.len() >= *least && token.starts_with(prefix) && looks_random(&token[prefix.len()..])
@@ -235,7 +126,9 @@ fn named(rest: &str) -> Option<(String, &str)> {
     let lead = &rest[..rest.len() - value.len()];
     let folded = letters(name);
     let whole_line = matches!(folded.as_str(), "cookie" | "setcookie" | "authorization" | "proxyauthorization");
-    let end = if whole_line {
+    let end = if let Some(end) = closing_quote(&rest[..rest.len() - value.len()], value) {
+        end
+    } else if whole_line {
         value.find(['\n', '"', '\'']).unwrap_or(value.len())
     } else {
         value
@@ -244,7 +137,9 @@ fn named(rest: &str) -> Option<(String, &str)> {
     };
     let secret = &value[..end];
     let quoted = after.len() > gap.len() || gap[1..].trim_start().starts_with(['"', '\'']);
-    let plain_word = separator == ':' && !quoted && secret.len() < 20 && !secret.chars().any(|c| c.is_ascii_digit());
+    let header = name.trim_start_matches('-').contains('-') && !is_talk(secret);
+    let plain_word =
+        separator == ':' && !quoted && !header && secret.len() < 20 && !secret.chars().any(|c| c.is_ascii_digit());
     if secret.is_empty() || secret == REDACTED || plain_word && !whole_line || secret.bytes().all(|b| b == b'*') {
         return None;
     }
@@ -253,6 +148,57 @@ fn named(rest: &str) -> Option<(String, &str)> {
         return None;
     }
     Some((format!("{lead}{REDACTED}"), &value[end..]))
+}
+
+/// `--password hunter`, and as a list of arguments is printed: `'--password', 'hunter'`.
+fn flag(rest: &str, before: Option<char>) -> Option<(String, &str)> {
+    if !rest.starts_with('-') || before.is_some_and(|c| !(c.is_whitespace() || "\"'`([=".contains(c))) {
+        return None;
+    }
+    let name_len = rest.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))).unwrap_or(rest.len());
+    let (name, after) = rest.split_at(name_len);
+    let listed = after.strip_prefix(['"', '\'']).and_then(|after| after.strip_prefix(','));
+    let value = listed.unwrap_or(after).trim_start_matches(' ');
+    if !is_secret_name(name) || (listed.is_none() && value.len() == after.len()) {
+        return None;
+    }
+    let value = value.strip_prefix(['"', '\'']).unwrap_or(value);
+    let lead = &rest[..rest.len() - value.len()];
+    let end = closing_quote(lead, value)
+        .or_else(|| value.find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`')))
+        .unwrap_or(value.len());
+    let secret = &value[..end];
+    // What stands for a value is none: `--token TOKEN`, `--token <TOKEN>`, `--token $TOKEN`, `--token --json`.
+    let placeholder = secret.starts_with(['-', '<', '[', '{', '(', '|', '=', ':', ',']) || is_secret_name(secret);
+    if secret.is_empty() || placeholder || is_reference(secret) || is_talk(secret) {
+        return None;
+    }
+    Some((format!("{lead}{REDACTED}"), &value[end..]))
+}
+
+/// `passphrase "correct horse"`.
+fn quoted(rest: &str) -> Option<(String, &str)> {
+    let name_len = rest.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(rest.len());
+    let (name, after) = rest.split_at(name_len);
+    let value = after.strip_prefix(' ')?.strip_prefix(['"', '\''])?;
+    if !QUOTED_NAMES.contains(&letters(name).as_str()) {
+        return None;
+    }
+    let lead = &rest[..rest.len() - value.len()];
+    let end = closing_quote(lead, value)?;
+    (end > 0 && &value[..end] != REDACTED).then(|| (format!("{lead}{REDACTED}"), &value[end..]))
+}
+
+/// Returns where the value ends that was opened by a quote at the end of `lead`, if it was.
+fn closing_quote(lead: &str, value: &str) -> Option<usize> {
+    let quote = lead.chars().next_back().filter(|c| matches!(c, '"' | '\''))?;
+    let end = value.find(quote)?;
+    Some(value[..end].trim_end_matches('\\').len())
+}
+
+/// Returns whether a value is a word of a sentence about secrets.
+fn is_talk(value: &str) -> bool {
+    TALK.contains(&value.trim_end_matches(['.', ',', ';', ':', '!', '?', ')']).to_ascii_lowercase().as_str())
 }
 
 /// `Bearer eyJ…`, `Basic dXNlcjpw…`.
@@ -277,6 +223,17 @@ fn is_secret_name(name: &str) -> bool {
         || name.contains('_')
             && name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
             && (name.ends_with("_TOKEN") || name.ends_with("_KEY") || name.ends_with("_PAT"))
+        || is_pass_variable(name)
+}
+
+/// `DB_PASS`, `MYPASS`; not `PASS`, which test runners print, nor words that end so.
+fn is_pass_variable(name: &str) -> bool {
+    name.strip_suffix("PASS").is_some_and(|stem| {
+        !stem.is_empty()
+            && !stem.ends_with("BY")
+            && !stem.ends_with("COM")
+            && stem.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
+    })
 }
 
 fn letters(name: &str) -> String {
@@ -318,6 +275,16 @@ mod tests {
     #[test_case("jwt eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl end", "jwt [redacted] end")]
     #[test_case("-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY----- rest", "[redacted] rest")]
     #[test_case("slack xoxb-1234567890-abcdef", "slack [redacted]")]
+    #[test_case("mysql --password hunter -u root", "mysql --password [redacted] -u root")]
+    #[test_case("ran: x --token abc --api-key 'a b' y", "ran: x --token [redacted] --api-key '[redacted]' y")]
+    #[test_case("['--password', 'hunter', '-v']", "['--password', '[redacted]', '-v']")]
+    #[test_case("DB_PASS=hunter MYPASS=x", "DB_PASS=[redacted] MYPASS=[redacted]")]
+    #[test_case("export STRIPE_SECRET=abc", "export STRIPE_SECRET=[redacted]")]
+    #[test_case("WEBHOOK_SECRET='abc def' x", "WEBHOOK_SECRET='[redacted]' x")]
+    #[test_case("bad passphrase \"correct horse battery\" given", "bad passphrase \"[redacted]\" given")]
+    #[test_case("passphrase: \"correct horse\", x", "passphrase: \"[redacted]\", x")]
+    #[test_case("x-api-key: XAPIKEYSECRET", "x-api-key: [redacted]")]
+    #[test_case("> X-Auth-Token: letters", "> X-Auth-Token: [redacted]")]
     fn secrets_are_taken_out(text: &str, clean: &str) {
         assert_eq!(redact(text), clean);
     }
@@ -330,6 +297,14 @@ mod tests {
     #[test_case("You've hit your session limit · resets 3pm (Europe/Berlin)")]
     #[test_case("token: expired")]
     #[test_case("user@example.com")]
+    #[test_case("the --token flag is required")]
+    #[test_case("use --token or --api-key, see --help")]
+    #[test_case("usage: x [--token TOKEN] [--password <PASSWORD>] --api-key $KEY")]
+    #[test_case("--token: unexpected argument '--token' found")]
+    #[test_case("password: incorrect")]
+    #[test_case("x-api-key: missing")]
+    #[test_case("Unexpected token \"<\" in JSON")]
+    #[test_case("--- PASS: TestBreaker2 (0.00s) BYPASS=1")]
     fn what_only_talks_of_secrets_stays(text: &str) {
         assert_eq!(redact(text), text);
     }
