@@ -19,10 +19,14 @@ static ONE_MODEL: LazyLock<Regex> = LazyLock::new(|| {
     .expect("a valid pattern")
 });
 
+/// Each sentence above holds one of these.
+const WORDS: [&str; 7] =
+    ["model", "opus", "sonnet", "haiku", "limit reached for ", "limit exceeded for ", "requests to "];
+
 /// Returns whether a cleaned text speaks of one model's limit. Without one of these words it does not, and the
 /// expression need not be compiled.
 fn is_of_one_model(text: &str) -> bool {
-    ["limit", "model", "requests to "].iter().any(|word| text.contains(word)) && ONE_MODEL.is_match(text)
+    WORDS.iter().any(|word| text.contains(word)) && ONE_MODEL.is_match(text)
 }
 
 /// Returns what a hint in these parts of an outcome covers.
