@@ -28,7 +28,7 @@ fi
 [ -x "$HALFOPEN" ] || (cd "$here/.." && cargo build --release --locked)
 export HALFOPEN out
 
-find "$in" -name '*.txt' | sort | xargs -P 4 -I NOTE sh -c '
+find "$in" -maxdepth 1 -name '*.txt' -print0 | sort -z | xargs -0 -P 4 -I NOTE sh -c '
     note=$1
     summary=$out/$(basename "$note" .txt).summary
     [ -e "$summary" ] && exit 0
@@ -41,5 +41,6 @@ find "$in" -name '*.txt' | sort | xargs -P 4 -I NOTE sh -c '
         *) rm -f "$summary.part"; echo "failed with $code: $note" ;;
     esac' sh NOTE
 
-echo "done: $(find "$out" -name '*.summary' | wc -l) of $(find "$in" -name '*.txt' | wc -l) notes are in $out"
+count() { find "$1" -maxdepth 1 -name "$2" | wc -l; }
+echo "done: $(count "$out" '*.summary') of $(count "$in" '*.txt') notes are in $out"
 "$HALFOPEN" status

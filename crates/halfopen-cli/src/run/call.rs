@@ -372,14 +372,16 @@ impl<'a> Call<'a> {
             Replay::IfIdempotent => keyed || goes_on,
             Replay::Never => goes_on,
         };
+        let never = plan.policy.replay == Replay::Never;
         let so_far = CallSoFar {
             attempts: self.attempts,
             started_at: self.started_at,
             last_took: took,
             repeatable: if repeatable { Repeatable::Yes } else { Repeatable::No },
             command: Some(CommandRerun {
-                rerun_within: plan.policy.rerun_within,
-                effects: defaults.failed_attempts_have_effects,
+                // `never` leaves only what is known to have done nothing: neither time nor the pack's opinion counts.
+                rerun_within: if never { Duration::ZERO } else { plan.policy.rerun_within },
+                effects: never || defaults.failed_attempts_have_effects,
                 timed_out: exit == Exit::TimedOut,
             }),
             recent: Recent {

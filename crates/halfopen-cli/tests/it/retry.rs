@@ -41,6 +41,19 @@ fn another_failure_passes_the_last_output_on() {
     assert_eq!((ran.code, ran.stdout.as_str()), (1, "attempt 2\n"), "{}", ran.stderr);
 }
 
+/// S001: never means never, however soon the run failed; without it a run that failed at once is repeated.
+#[test]
+fn replay_never_repeats_no_run_that_may_have_acted() {
+    for (replay, calls) in [("never", 1), ("if_idempotent", 3)] {
+        let sandbox = Sandbox::new();
+        sandbox
+            .policy(&format!("{QUICK}\nreplay: {replay}"))
+            .tool("echo charged the card; echo 'HTTP 503 Service Unavailable' >&2; exit 1");
+        let ran = sandbox.run(&[]);
+        assert_eq!(sandbox.call_count(), calls, "{replay}: {}", ran.stderr);
+    }
+}
+
 /// S180: as many runs as configured, no hidden one.
 #[test]
 fn attempts_are_counted_exactly() {
