@@ -40,6 +40,21 @@ fn a_file_of_outcomes_is_checked_against_its_labels() {
     assert!(said.out.contains("classes right: 1 of 2 (50.0 %)"), "{}", said.out);
 }
 
+/// Every labelled case that the project keeps comes out through the command, with dates, zones and both exit codes.
+#[test]
+fn every_labelled_case_comes_out_as_labelled() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../halfopen-core/tests/cases");
+    let world = World::new();
+    let mut files = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let file = entry.unwrap().path();
+        let said = world.halfopen(&["classify", "--corpus", file.to_str().unwrap()]);
+        assert_eq!(said.code, Some(0), "{}:\n{}{}", file.display(), said.out, said.err);
+        files += 1;
+    }
+    assert!(files >= 6, "{files} files of cases");
+}
+
 #[test]
 fn an_unknown_outcome_becomes_a_rule_that_check_takes() {
     let world = World::new();
