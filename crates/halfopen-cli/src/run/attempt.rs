@@ -215,6 +215,8 @@ fn take_over(verdict: &mut Verdict, inner: &Inner, at: &ReadAt) {
     verdict.about = Inner::about();
     verdict.hint = inner.hint(at.wall_ms, at.now);
     verdict.rule = format!("halfopen/nested ({})", inner.circuit);
+    verdict.evidence.place = "the report of the inner run".to_owned();
+    verdict.evidence.excerpt = inner.seen();
 }
 
 /// Returns whether a text is the trace of a crash: it may quote anything, and says nothing about a dependency.

@@ -120,6 +120,10 @@ pub(super) struct Inner {
     pub retry_at_ms: Option<i64>,
     /// The circuit that judged it.
     pub circuit: String,
+    /// Whether it was refused, and the command not run.
+    pub refused: bool,
+    /// What its rule saw, if it ran.
+    pub excerpt: String,
 }
 
 /// The part of an inner report that the outer run goes by.
@@ -128,6 +132,14 @@ struct InnerLine {
     class: Option<String>,
     retry_at_ms: Option<i64>,
     circuit: Option<String>,
+    error: Option<String>,
+    attempts: Option<u32>,
+    evidence: Option<InnerEvidence>,
+}
+
+#[derive(Debug, Deserialize)]
+struct InnerEvidence {
+    excerpt: String,
 }
 
 impl Inner {
@@ -137,6 +149,16 @@ impl Inner {
         let wait = u64::try_from(self.retry_at_ms?.saturating_sub(wall_ms)).unwrap_or(0);
         let wait = Duration::from_millis(wait);
         Some(Hint { until: now + wait, wait, source: HintSource::Body, scope: Scope::Whole })
+    }
+
+    /// Returns what there is to see of it, for the outer run.
+    #[must_use]
+    pub(super) fn seen(&self) -> String {
+        match (self.refused, self.excerpt.as_str()) {
+            (true, _) => format!("the inner halfopen refused it ({})", self.circuit),
+            (false, "") => format!("it failed inside ({})", self.circuit),
+            (false, excerpt) => excerpt.to_owned(),
+        }
     }
 
     /// Returns whom the inner failure was about, for the outer run: nobody, it has been settled.
@@ -181,7 +203,9 @@ impl InnerEar {
         let Ok(read) = serde_json::from_slice::<InnerLine>(&line) else { return };
         let class = read.class.and_then(|class| class.parse().ok()).unwrap_or(Class::UnknownFailure);
         let circuit = read.circuit.unwrap_or_default();
-        self.found = Some(Inner { class, retry_at_ms: read.retry_at_ms, circuit });
+        let refused = read.attempts == Some(0) && matches!(read.error.as_deref(), Some("circuit_open" | "throttled"));
+        let excerpt = read.evidence.map(|evidence| evidence.excerpt).unwrap_or_default();
+        self.found = Some(Inner { class, retry_at_ms: read.retry_at_ms, circuit, refused, excerpt });
     }
 
     /// Returns what was found last.

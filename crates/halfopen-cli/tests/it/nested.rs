@@ -2,7 +2,7 @@
 
 use halfopen_core::event::State;
 
-use crate::sandbox::{BROKEN, Sandbox, finished};
+use crate::sandbox::{BROKEN, LIMITED, Sandbox, finished};
 
 /// Writes `outer`, a script around `halfopen run -- tool`.
 fn script(sandbox: &Sandbox, inner_flags: &str) {
@@ -42,6 +42,25 @@ fn a_failure_inside_is_counted_once() {
         assert_eq!(failures, 1, "outer circuit {outer}");
         assert_eq!(sandbox.circuit("batch").map_or(0, |view| view.status.failures_in_window), 0);
     }
+}
+
+/// What the outer run says about a failure inside is what happened there.
+#[test]
+fn a_failure_inside_is_told_from_a_refusal_inside() {
+    let sandbox = Sandbox::new();
+    sandbox
+        .policy("retry: {max_attempts: 1}\ncircuit: {open_for_sec: 600}\non_open: {action: fail_fast}")
+        .tool(&format!("MS=7200000; {LIMITED}"));
+    script(&sandbox, "--dep tool");
+    let ran = sandbox.run_command(&["--dep", "batch", "--attempts", "1", "--report", "report.json"], &["outer"]);
+    assert_eq!(ran.code, 75, "{}", ran.stderr);
+    assert!(!ran.stderr.contains("halfopen refused") && !sandbox.text("report.json").contains("refused"));
+    assert!(sandbox.report()["evidence"]["excerpt"].as_str().is_some_and(|seen| seen.contains("429")));
+
+    let ran = sandbox.run_command(&["--dep", "batch", "--attempts", "1", "--report", "report.json"], &["outer"]);
+    assert_eq!(ran.code, 75, "{}", ran.stderr);
+    let report = sandbox.report();
+    assert_eq!(report["evidence"]["excerpt"], "the inner halfopen refused it (tool)", "{report}");
 }
 
 /// An inner run of the same circuit uses the outer probe instead of being refused.
