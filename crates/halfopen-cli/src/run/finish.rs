@@ -7,6 +7,7 @@ use halfopen::activation;
 use halfopen::handle::{Handle, StoreHealth};
 use halfopen_core::circuit::{LastFailure, Status};
 use halfopen_core::circuit_id::CircuitId;
+use halfopen_core::event::{By, State};
 use halfopen_core::outcome::Exit;
 use halfopen_core::pair::Side;
 use halfopen_core::retry::GiveUp;
@@ -102,7 +103,8 @@ impl Finish<'_> {
                 report.error = Some(say::error_of(refusal.reason).to_owned());
                 report.last_failure = behind.as_ref().map(Failure::remembered);
                 self.note_time(report, refusal.retry_at);
-                let message = say::refused(self.plan, side, &refusal, behind.as_ref(), clock);
+                let held = self.held_by(side);
+                let message = say::refused(self.plan, side, &refusal, held.as_ref(), behind.as_ref(), clock);
                 self.say(Some(message));
                 Final::Refused { end_known: refusal.retry_at.is_some() }
             }
@@ -229,11 +231,20 @@ impl Finish<'_> {
 
     /// Returns the last failure that a circuit of ours saw, for an error that must name its cause.
     fn last_failure(&self, side: Side) -> Option<LastFailure> {
-        let id: &CircuitId = match (side, &self.plan.route.account) {
+        self.status(self.circuit(side))?.last_failure
+    }
+
+    /// Returns the operator who holds a circuit of ours open.
+    fn held_by(&self, side: Side) -> Option<By> {
+        let hold = self.status(self.circuit(side))?.hold?;
+        (hold.state != State::Closed).then_some(hold.by)
+    }
+
+    fn circuit(&self, side: Side) -> &CircuitId {
+        match (side, &self.plan.route.account) {
             (Side::Account, Some(account)) => account,
             (Side::Place | Side::Account, _) => &self.plan.route.place,
-        };
-        self.status(id)?.last_failure
+        }
     }
 
     /// Leaves the line that says that the protection was there, also if nothing happened.
@@ -255,6 +266,7 @@ fn note_verdict(report: &mut Report, verdict: &Verdict, exit: Exit) {
     report.class = Some(verdict.class.to_string());
     report.rule = Some(verdict.rule.clone());
     report.evidence = Evidence::of(verdict);
+    report.session.clone_from(&verdict.session);
     report.command_code = match exit {
         Exit::Code(code) => Some(code),
         Exit::Signal(_) | Exit::TimedOut | Exit::Cancelled | Exit::NotFound | Exit::NotExecutable => None,

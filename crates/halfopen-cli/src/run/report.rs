@@ -41,6 +41,8 @@ pub(super) struct Report {
     pub attempts: u32,
     /// Why it was not run again.
     pub gave_up: Option<&'static str>,
+    /// The tool's own session, if its output named one: in it the work can be continued by hand.
+    pub session: Option<String>,
     /// The whole call, waits included, in seconds.
     pub elapsed_s: f64,
     /// The rule that judged the last attempt.
@@ -98,6 +100,7 @@ impl Report {
             retry_at_ms: None,
             attempts: 0,
             gave_up: None,
+            session: None,
             elapsed_s: 0.0,
             rule: None,
             evidence: None,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use halfopen::clock::Clock;
 use halfopen::handle::StoreHealth;
 use halfopen_core::circuit::LastFailure;
+use halfopen_core::event::By;
 use halfopen_core::outcome::Exit;
 use halfopen_core::pair::Side;
 use halfopen_core::permit::{Refusal, RefusalReason};
@@ -63,6 +64,7 @@ pub(super) fn refused(
     plan: &Plan,
     side: Side,
     refusal: &Refusal,
+    held: Option<&By>,
     behind: Option<&LastFailure>,
     clock: &Clock,
 ) -> Message {
@@ -70,11 +72,11 @@ pub(super) fn refused(
     let now = clock.now();
     let kind = error_of(refusal.reason);
     let why = match refusal.reason {
-        RefusalReason::Open => "the circuit is open",
-        RefusalReason::ProbesOut => "the circuit is half-open and somebody else probes",
-        RefusalReason::Throttled => "it asked everybody to wait",
-        RefusalReason::Ramp => "what was held back returns one by one",
-        RefusalReason::Held => "an operator holds it open",
+        RefusalReason::Open => "the circuit is open".to_owned(),
+        RefusalReason::ProbesOut => "the circuit is half-open and somebody else probes".to_owned(),
+        RefusalReason::Throttled => "it asked everybody to wait".to_owned(),
+        RefusalReason::Ramp => "what was held back returns one by one".to_owned(),
+        RefusalReason::Held => held_open_by(held),
     };
     let until = match refusal.retry_at {
         Some(at) => format!("; try again in {} (at {})", show(now.until(at)), clock_time(at, clock)),
@@ -91,6 +93,15 @@ pub(super) fn refused(
         _ => format!("halfopen why {target}"),
     };
     Message { text: format!("{circuit}: {kind}: {why}{until}{behind}"), hint: Some(hint) }
+}
+
+/// Returns who holds a circuit open, and why, as far as that is known.
+fn held_open_by(held: Option<&By>) -> String {
+    match held {
+        Some(By { who, reason }) if reason.is_empty() => format!("{who} holds it open"),
+        Some(By { who, reason }) => format!("{who} holds it open: \"{reason}\""),
+        None => "an operator holds it open".to_owned(),
+    }
 }
 
 /// Returns the word for a refusal in reports and messages.
