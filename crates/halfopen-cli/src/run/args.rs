@@ -56,7 +56,7 @@ pub struct RunArgs {
     /// Say nothing; the exit code and --report speak
     #[arg(short, long, env = "HALFOPEN_QUIET", value_parser = BoolishValueParser::new())]
     pub quiet: bool,
-    /// The rule pack that judges the command [default: by the command's name]
+    /// The rule pack that judges the command [default: by the command, else by --dep]
     #[arg(long, env = "HALFOPEN_PROFILE", value_name = "PACK")]
     pub profile: Option<String>,
     /// The command and its arguments

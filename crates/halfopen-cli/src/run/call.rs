@@ -85,7 +85,7 @@ impl<'a> Call<'a> {
             signals,
             attended,
             source,
-            session: how.filter(|_| args.resume).map(Session::new),
+            session: how.filter(|_| args.resume).zip(plan.tool_at).map(|(how, at)| Session::new(how, at)),
             started: Instant::now(),
             started_at: handle.clock().now(),
             attempts: 0,

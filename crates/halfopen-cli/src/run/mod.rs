@@ -6,6 +6,7 @@
 
 mod args;
 mod attempt;
+mod behind;
 mod call;
 pub mod child;
 mod ending;

@@ -3,22 +3,26 @@
 //! The command line overrides the policy, the policy the built-in one. What cannot be honoured is said here, once.
 
 use std::ffi::OsString;
-use std::path::Path;
 use std::time::Duration;
 
 use halfopen::config::{Config, ConfigError, Level};
 use halfopen::handle::Route;
 use halfopen::store::{Location, StoreError};
 use halfopen_core::circuit_id::{CircuitId, CircuitIdError};
-use halfopen_core::classify::{Classifier, ProfileError, profile_for_command};
+use halfopen_core::classify::{Classifier, ProfileError, profile_for_command, profile_for_tool};
 use halfopen_core::policy::{Mode, OnOpenAction, Policy, ProbeWith, Surface};
 
 use super::RunArgs;
+use super::behind::{Behind, base_name, is_shell, look_through};
 use super::nested::Outer;
 use crate::args::Shared;
 
 /// What stands behind a dependency's name in the circuits that only watch: enforcing processes never look there.
 const SHADOW: &str = "~observe";
+
+/// The pack of commands that no pack is for, and the one of tools that reach no dependency.
+const GENERIC: &str = "generic";
+const TEXT_TOOLS: &str = "text-tools";
 
 /// The longest name that is made out of a command.
 const NAME_CHARS_MAX: usize = 100;
@@ -32,6 +36,8 @@ pub(super) struct Plan {
     pub route: Route,
     /// Reads what the command says.
     pub classifier: Classifier,
+    /// At which word of the command the tool begins that the rule pack is for, if that is known.
+    pub tool_at: Option<usize>,
     /// The longest wait this call sleeps at once.
     pub max_wait: Duration,
     /// The longest refusal that is waited for; a throttle within `max_wait`.
@@ -132,9 +138,13 @@ impl Plan {
         let config = Config::find(shared.policy.as_deref(), Surface::Run)?;
         let dependency = config.dependency(&name, Surface::Run);
         let mut policy = dependency.policy;
-        let profile = match (&args.profile, &policy.profile) {
-            (Some(profile), _) | (None, Some(profile)) => profile.clone(),
-            (None, None) => profile_for_command(&base).to_owned(),
+        let behind = look_through(&args.command);
+        let (profile, tool_at) = match (&args.profile, &policy.profile) {
+            (Some(profile), _) | (None, Some(profile)) => (profile.clone(), behind.at),
+            (None, None) => match profile_of(&behind, args.dep.as_deref()) {
+                Known::ByCommand(profile) => (profile.to_owned(), behind.at),
+                Known::ByDependency(profile) => (profile.to_owned(), None),
+            },
         };
         let honours_key = dependency.wiring.idempotency.is_some();
         let own_rules = !dependency.classify.is_empty();
@@ -183,7 +193,19 @@ impl Plan {
                 place => place?,
             },
         };
-        Ok(Self { policy, route, classifier, max_wait, refusal_wait, honours_key, outer, store, warnings, config })
+        Ok(Self {
+            policy,
+            route,
+            classifier,
+            tool_at,
+            max_wait,
+            refusal_wait,
+            honours_key,
+            outer,
+            store,
+            warnings,
+            config,
+        })
     }
 
     /// Returns the rules of any dependency, one that is only watched included.
@@ -201,6 +223,29 @@ impl Plan {
     #[must_use]
     pub(super) fn circuit(&self) -> &CircuitId {
         self.route.account.as_ref().unwrap_or(&self.route.place)
+    }
+}
+
+/// By what a rule pack is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known {
+    ByCommand(&'static str),
+    ByDependency(&'static str),
+}
+
+/// Returns the rule pack of a command: its own or that of the one behind it, else the one its dependency is named after.
+fn profile_of(behind: &Behind, dependency: Option<&str>) -> Known {
+    let by_command = match profile_for_command(&behind.name) {
+        // A script around `echo` or `cat` prints what it got from elsewhere.
+        TEXT_TOOLS if behind.at.is_none() => GENERIC,
+        pack => pack,
+    };
+    let by_dependency = dependency.map_or(GENERIC, profile_for_tool);
+    // `test`, `join` or `find` are good names for a dependency, and say nothing about it.
+    if by_command == GENERIC && !matches!(by_dependency, GENERIC | TEXT_TOOLS) {
+        Known::ByDependency(by_dependency)
+    } else {
+        Known::ByCommand(by_command)
     }
 }
 
@@ -224,14 +269,6 @@ fn route(name: &str, args: &RunArgs, mode: Mode) -> Result<Route, PlanError> {
         Some(credential) => Some(CircuitId::part(dependency, "credential", credential).map_err(named("--credential"))?),
     };
     Ok(Route { place, account })
-}
-
-/// Returns the last part of a command's path.
-fn base_name(command: Option<&OsString>) -> String {
-    command
-        .and_then(|command| Path::new(command).file_name())
-        .map(|name| name.to_string_lossy().into_owned())
-        .unwrap_or_default()
 }
 
 /// Returns the name of a dependency made out of a command's: what a name may not hold becomes `-`.
@@ -270,7 +307,7 @@ fn unavailable(policy: &Policy) -> Vec<String> {
 fn pipes_in_shell(command: &[OsString]) -> bool {
     let [shell, rest @ ..] = command else { return false };
     let shell = base_name(Some(shell));
-    if !matches!(shell.as_str(), "sh" | "bash" | "dash" | "zsh" | "ksh" | "ash") {
+    if !is_shell(&shell) {
         return false;
     }
     let mut words = rest.iter().map(|word| word.to_string_lossy());
@@ -336,6 +373,23 @@ mod tests {
     #[test_case("/", "")]
     fn the_base_name_is_the_last_part(command: &str, base: &str) {
         assert_eq!(base_name(Some(&OsString::from(command))), base);
+    }
+
+    #[test_case(&["claude"], None, Known::ByCommand("claude-code"))]
+    #[test_case(&["timeout", "60", "claude", "-p", "x"], None, Known::ByCommand("claude-code"))]
+    #[test_case(&["env", "FOO=1", "claude"], Some("curl"), Known::ByCommand("claude-code"); "the command goes first")]
+    #[test_case(&["env"], None, Known::ByCommand("text-tools"))]
+    #[test_case(&["sh", "-c", "claude -p x"], None, Known::ByCommand("claude-code"))]
+    #[test_case(&["sh", "-c", "cat answer >&2"], None, Known::ByCommand("generic"))]
+    #[test_case(&["timeout", "5", "grep", "x"], None, Known::ByCommand("text-tools"))]
+    #[test_case(&["./my-script"], Some("claude"), Known::ByDependency("claude-code"))]
+    #[test_case(&["./my-script"], Some("claude-code"), Known::ByDependency("claude-code"))]
+    #[test_case(&["./my-script"], Some("test"), Known::ByCommand("generic"); "a name that says nothing")]
+    #[test_case(&["./my-script"], Some("ocr"), Known::ByCommand("generic"))]
+    #[test_case(&["timeout", "60", "./my-script"], None, Known::ByCommand("generic"))]
+    fn a_rule_pack_is_found(words: &[&str], dependency: Option<&str>, known: Known) {
+        let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+        assert_eq!(profile_of(&look_through(&words), dependency), known);
     }
 
     // S127

@@ -12,6 +12,8 @@ use halfopen_core::classify::Resume;
 #[derive(Debug)]
 pub(super) struct Session<'a> {
     how: &'a Resume,
+    /// At which word the tool's own command begins, behind what only starts it.
+    at: usize,
     /// The session, as far as it is known.
     id: Option<String>,
 }
@@ -20,24 +22,24 @@ pub(super) struct Session<'a> {
 const SESSION: &str = "{session}";
 
 impl<'a> Session<'a> {
-    /// Returns how the call can go on.
+    /// Returns how the call can go on; the tool's own command begins at word `at`.
     #[must_use]
-    pub(super) fn new(how: &'a Resume) -> Self {
-        Self { how, id: None }
+    pub(super) fn new(how: &'a Resume, at: usize) -> Self {
+        Self { how, at, id: None }
     }
 
     /// Returns the command of the first attempt: with a session of our choice, where the tool takes one and the user
     /// has not chosen one.
     #[must_use]
     pub(super) fn first(&mut self, command: &[OsString]) -> Vec<OsString> {
-        let chosen = command.iter().any(|word| is_flag_of(word, &self.how.session_flags));
+        let chosen = command.iter().skip(self.at + 1).any(|word| is_flag_of(word, &self.how.session_flags));
         if self.how.open_with.is_empty() || chosen {
             return command.to_vec();
         }
         let id = new_session();
-        let mut first: Vec<OsString> = command.iter().take(1).cloned().collect();
+        let mut first: Vec<OsString> = command.iter().take(self.at + 1).cloned().collect();
         first.extend(filled(&self.how.open_with, &id));
-        first.extend(command.iter().skip(1).cloned());
+        first.extend(command.iter().skip(self.at + 1).cloned());
         self.id = Some(id);
         first
     }
@@ -55,7 +57,7 @@ impl<'a> Session<'a> {
     #[must_use]
     pub(super) fn next(&self, command: &[OsString], prompt_by_stdin: bool) -> Option<Vec<OsString>> {
         let id = self.id.as_ref()?;
-        let (program, arguments) = command.split_first()?;
+        let (program, arguments) = command.split_at_checked(self.at + 1)?;
         let (mut kept, prompt) = self.without_session(arguments);
         let go_on: Vec<OsString> = filled(&self.how.go_on_with, id).collect();
         match prompt {
@@ -63,8 +65,7 @@ impl<'a> Session<'a> {
             None if prompt_by_stdin => kept.extend(go_on),
             None => return None,
         }
-        kept.insert(0, program.clone());
-        Some(kept)
+        Some([program, &kept].concat())
     }
 
     /// Returns the arguments without those that choose a session, and where the prompt stands among them.
@@ -134,7 +135,7 @@ mod tests {
     #[test]
     fn the_first_attempt_opens_a_session_and_the_next_goes_on_in_it_without_the_prompt() {
         let how = how();
-        let mut session = Session::new(&how);
+        let mut session = Session::new(&how, 0);
         let command = words("claude -p --model opus Tidy --output-format=json");
         let first = text(&session.first(&command));
         let id = first.split(' ').nth(2).unwrap().to_owned();
@@ -146,9 +147,20 @@ mod tests {
     }
 
     #[test]
+    fn what_only_starts_the_tool_stays_in_front() {
+        let how = how();
+        let mut session = Session::new(&how, 3);
+        let command = words("timeout -k 5s claude -p Tidy");
+        let first = text(&session.first(&command));
+        assert!(first.starts_with("timeout -k 5s claude --session-id ") && first.ends_with(" -p Tidy"), "{first}");
+        let next = text(&session.next(&command, false).unwrap());
+        assert!(next.starts_with("timeout -k 5s claude -p --resume "), "{next}");
+    }
+
+    #[test]
     fn a_prompt_that_came_by_standard_input_is_replaced_at_the_end() {
         let how = how();
-        let mut session = Session::new(&how);
+        let mut session = Session::new(&how, 0);
         let command = words("claude -p --model opus");
         let _ = session.first(&command);
         assert_eq!(session.next(&command, false), None, "nobody knows where the prompt is");
@@ -158,7 +170,7 @@ mod tests {
     #[test]
     fn a_session_that_the_tool_names_goes_before_ours() {
         let how = how();
-        let mut session = Session::new(&how);
+        let mut session = Session::new(&how, 0);
         let command = words("claude -p x");
         let _ = session.first(&command);
         session.named(Some(&"abc".to_owned()));
@@ -168,7 +180,7 @@ mod tests {
     #[test]
     fn a_session_that_the_user_chose_is_left_alone() {
         let how = how();
-        let mut session = Session::new(&how);
+        let mut session = Session::new(&how, 0);
         let command = words("claude --resume mine -p x");
         assert_eq!(session.first(&command), command);
         assert_eq!(session.next(&command, false), None, "nothing is known yet");

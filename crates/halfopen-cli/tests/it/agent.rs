@@ -34,7 +34,39 @@ fn an_agent_that_had_begun_its_work_does_not_begin_again() {
     let command = ["claude", "-p", "--output-format", "stream-json", "Tidy up"];
     let ran = sandbox.run_command(&["--report", "report.json"], &command);
     assert_eq!((ran.code, sandbox.call_count()), (75, 1), "{}", ran.stderr);
-    assert_eq!(sandbox.report()["gave_up"], "work_shown");
+    let report = sandbox.report();
+    assert_eq!(report["gave_up"], "work_shown");
+    assert_eq!(report["session"], "s-1", "whoever goes on by hand finds where");
+}
+
+/// What only starts the tool hides neither its rule pack nor, where it has a place among our words, its session.
+#[test]
+fn an_agent_behind_a_wrapper_is_judged_as_one() {
+    let limit = "echo 'Claude usage limit reached. Your limit will reset at 5pm (Europe/Warsaw).'";
+    for command in [
+        &["timeout", "40", "claude", "-p", "x"][..],
+        &["env", "FOO=1", "claude", "-p", "x"],
+        &["sh", "-c", "claude -p x"],
+    ] {
+        let sandbox = Sandbox::new();
+        sandbox.command("claude", limit);
+        let ran = sandbox.run_command(&["--max-wait", "0s", "--report", "report.json"], command);
+        assert_eq!((ran.code, ran.stdout.as_str()), (75, ""), "{command:?}: {}", ran.stderr);
+        assert_eq!(sandbox.report()["circuit"], command[0], "the circuit is named as ever");
+    }
+    let sandbox = Sandbox::new();
+    sandbox.command("my-script", limit);
+    assert_eq!(sandbox.run_command(&["--max-wait", "0s", "--dep", "claude"], &["my-script"]).code, 75);
+
+    let sandbox = Sandbox::new();
+    sandbox.policy_of("timeout", "retry: {base_ms: 1, max_attempts: 3}\nrerun_within_sec: 0.01").command(
+        "claude",
+        &format!("[ -e $D/once ] && {{ {DONE}; exit; }}; touch $D/once; {INIT}; {WORKED}; {OVERLOADED}"),
+    );
+    let command = ["timeout", "40", "claude", "-p", "--output-format", "stream-json", "Tidy up"];
+    let ran = sandbox.run_command(&["--resume"], &command);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(sandbox.calls()[1].1.contains("--resume s-1 Continue where you stopped."), "{:?}", sandbox.calls());
 }
 
 /// With `--resume` it goes on in its session, and the prompt is not sent again, whichever way it came.
