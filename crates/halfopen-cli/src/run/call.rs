@@ -25,6 +25,7 @@ use super::attempt::{self, Attempted};
 use super::child::signals::{Attended, Signals};
 use super::child::source::{Again, Source};
 use super::child::{Limits, Out, Spec};
+use super::door;
 use super::ending::{Done, Ending, Last, Reason};
 use super::guard::Guard;
 use super::nested::Outer;
@@ -135,9 +136,9 @@ impl<'a> Call<'a> {
             };
             match self.judged(attempted) {
                 Next::End(ending) => return *ending,
-                Next::Again { at, ask: next } => {
+                Next::Again { at, ask: next, waits_for } => {
                     let what = say::waits_to_repeat(self.plan, self.attempts, self.last.as_ref());
-                    if let Woke::Cancelled(signal) = self.wait(at, Some(what)) {
+                    if let Woke::Cancelled(signal) = self.wait(at, Some(what), waits_for) {
                         return Ending::Cancelled { signal, stdout: None };
                     }
                     ask = next;
@@ -156,6 +157,7 @@ impl<'a> Call<'a> {
             return Ok(Guard::outers(handle, route, policy, pass));
         }
         let mut said = None;
+        let mut refused_for = Vec::new();
         loop {
             let (side, refusal) = match handle.admit(route, policy, ask) {
                 Answer::Granted(pass) => {
@@ -164,7 +166,13 @@ impl<'a> Call<'a> {
                 }
                 Answer::Refused { side, refusal } => (side, refusal),
             };
-            self.figures.refused += 1;
+            // Whoever asks again for the same reason, or takes its turn to come back, is no further refusal.
+            let takes_its_turn = refusal.reason == RefusalReason::Ramp && !self.held_back.is_empty();
+            let refused_before = refused_for.contains(&refusal.reason);
+            if !refused_before {
+                refused_for.push(refusal.reason);
+            }
+            self.figures.refused += u64::from(!refused_before && !takes_its_turn);
             if plan.observes() {
                 return Ok(Guard::without(handle, route, policy));
             }
@@ -176,12 +184,17 @@ impl<'a> Call<'a> {
             let what = (said != Some(refusal.reason)).then(|| say::waits_for_the_door(plan, side, &refusal));
             said = Some(refusal.reason);
             let now = handle.clock().now();
-            let at = match refusal.reason {
+            let (at, waits_for) = match refusal.reason {
                 // A probe is judged as soon as it answers, long before its lease is over.
-                RefusalReason::ProbesOut => at.min(now + ASK_AGAIN.mul_f64(0.5 + fastrand::f64())),
-                RefusalReason::Open | RefusalReason::Throttled | RefusalReason::Ramp | RefusalReason::Held => at,
+                RefusalReason::ProbesOut => {
+                    (at.min(now + ASK_AGAIN.mul_f64(0.5 + fastrand::f64())), WaitsFor::TheInstant)
+                }
+                RefusalReason::Ramp => (at, WaitsFor::TheInstant),
+                RefusalReason::Open | RefusalReason::Throttled | RefusalReason::Held => {
+                    (at, WaitsFor::TheCircuit { ends: None })
+                }
             };
-            if let Woke::Cancelled(signal) = self.wait(at.max(now + PAUSE_MIN), what) {
+            if let Woke::Cancelled(signal) = self.wait(at.max(now + PAUSE_MIN), what, waits_for) {
                 return Err(Box::new(Ending::Cancelled { signal, stdout: None }));
             }
             ask = Ask::Waited(refusal.slot);
@@ -209,10 +222,19 @@ impl<'a> Call<'a> {
     }
 
     /// Waits; `what` is said, unless it has been.
-    fn wait(&mut self, at: Timestamp, what: Option<String>) -> Woke {
+    fn wait(&mut self, at: Timestamp, what: Option<String>, waits_for: WaitsFor) -> Woke {
         self.figures.waits += u64::from(what.is_some());
         let silent = self.args.quiet || what.is_none();
-        wait::until(at, self.handle.clock(), self.signals, Notice::new(what.unwrap_or_default(), silent))
+        let (handle, plan) = (self.handle, self.plan);
+        let clock = handle.clock();
+        let notice = Notice::new(what.unwrap_or_default(), silent);
+        match waits_for {
+            WaitsFor::TheInstant => wait::until(at, clock, self.signals, notice, None),
+            WaitsFor::TheCircuit { ends } => {
+                let let_go = || ends.is_none_or(|ends| clock.now() < ends) && door::is_free(handle, plan);
+                wait::until(at, clock, self.signals, notice, Some(&let_go))
+            }
+        }
     }
 
     /// Returns the instant by which the call must be over.
@@ -339,16 +361,18 @@ impl<'a> Call<'a> {
         let last = Last { exit, verdict };
         match decision {
             Ok(at) => {
-                let ask = if let Some(side) = spaced_by {
+                let (ask, ends) = if let Some(side) = spaced_by {
                     // Everybody was told to wait: whoever comes back does so in turn.
                     self.hold_back(side);
-                    Ask::Waited(None)
+                    (Ask::Waited(None), door::ends(self.handle, self.plan))
                 } else {
                     self.unspaced.push(Instant::now());
-                    Ask::Fresh
+                    (Ask::Fresh, None)
                 };
                 self.last = Some(last);
-                Next::Again { at, ask }
+                // A hint that throttled no circuit binds this call alone, and nobody can lift it.
+                let waits_for = ends.map_or(WaitsFor::TheInstant, |_| WaitsFor::TheCircuit { ends });
+                Next::Again { at, ask, waits_for }
             }
             Err(gave_up) => Next::End(Box::new(Ending::Judged { last, stdout: attempted.stdout, gave_up })),
         }
@@ -467,7 +491,17 @@ enum Tried<'a> {
 /// What follows an attempt.
 enum Next {
     End(Box<Ending>),
-    Again { at: Timestamp, ask: Ask },
+    Again { at: Timestamp, ask: Ask, waits_for: WaitsFor },
+}
+
+/// What a wait is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WaitsFor {
+    /// Its instant, come what may: a backoff, a turn.
+    TheInstant,
+    /// A circuit that keeps callers out, which an operator may let go sooner. Once it `ends` by itself the rest of the
+    /// wait only spreads those who return.
+    TheCircuit { ends: Option<Timestamp> },
 }
 
 fn is_trip(event: &EventRecord) -> bool {

@@ -9,6 +9,7 @@ mod attempt;
 mod behind;
 mod call;
 pub mod child;
+mod door;
 mod ending;
 mod finish;
 mod guard;

@@ -2,6 +2,8 @@
 //!
 //! The instant is one of the steady clock, which counts suspend; `poll` sleeps by one that does not. So no sleep is
 //! longer than a minute, and a laptop that wakes up late notices at once that its wait is over.
+//!
+//! Who waits for a circuit looks at it every other second: an operator's `release` must not be slept through.
 
 use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
@@ -20,6 +22,10 @@ use crate::ui;
 const SLEEP_MAX: Duration = Duration::from_secs(60);
 /// How often a long wait says that it still waits, in a log.
 const STILL_EVERY: Duration = Duration::from_secs(15 * 60);
+/// How often a wait for a circuit looks whether it has been let go meanwhile, give or take a quarter.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// A wait that is over this soon is not worth a look.
+const WORTH_A_LOOK: Duration = Duration::from_secs(1);
 /// A wait shorter than this is not worth a word.
 const WORTH_A_WORD: Duration = Duration::from_millis(200);
 
@@ -28,6 +34,8 @@ const WORTH_A_WORD: Duration = Duration::from_millis(200);
 pub(super) enum Woke {
     /// Its time has come.
     Due,
+    /// What it waited for was let go before its time.
+    Early,
     /// A signal told us to end.
     Cancelled(Signal),
 }
@@ -95,17 +103,32 @@ impl Notice {
     }
 }
 
-/// Waits until `at`.
-pub(super) fn until(at: Timestamp, clock: &Clock, signals: &mut Signals, mut notice: Notice) -> Woke {
+/// Waits until `at`, or until `let_go` says that what is waited for has ended before its time.
+pub(super) fn until(
+    at: Timestamp,
+    clock: &Clock,
+    signals: &mut Signals,
+    mut notice: Notice,
+    let_go: Option<&dyn Fn() -> bool>,
+) -> Woke {
     let left = clock.now().until(at);
     if notice.look != Look::Silent {
         notice.begin(left, &clock_time(at, clock));
     }
     let mut said_at = Instant::now();
+    let mut look_at = let_go.map(|_| next_look());
     let woke = loop {
         let left = clock.now().until(at);
         if left.is_zero() {
             break Woke::Due;
+        }
+        if let (Some(due), Some(let_go)) = (look_at, let_go)
+            && Instant::now() >= due
+        {
+            if left > WORTH_A_LOOK && let_go() {
+                break Woke::Early;
+            }
+            look_at = Some(next_look());
         }
         notice.count_down(left);
         if said_at.elapsed() >= STILL_EVERY {
@@ -114,7 +137,8 @@ pub(super) fn until(at: Timestamp, clock: &Clock, signals: &mut Signals, mut not
         }
         let step = if notice.look == Look::Countdown { Duration::from_secs(1) } else { SLEEP_MAX };
         let mut fds = [PollFd::from_borrowed_fd(signals.fd(), PollFlags::IN)];
-        if poll(&mut fds, Some(Instant::now() + left.min(step))).is_err() {
+        let wake_at = Instant::now() + left.min(step);
+        if poll(&mut fds, Some(look_at.map_or(wake_at, |look_at| wake_at.min(look_at)))).is_err() {
             // Without a way to wait there is no waiting: come back and ask the door.
             break Woke::Due;
         }
@@ -124,6 +148,11 @@ pub(super) fn until(at: Timestamp, clock: &Clock, signals: &mut Signals, mut not
     };
     notice.end();
     woke
+}
+
+/// Returns when to look again; many who wait do not all look at once.
+fn next_look() -> Instant {
+    Instant::now() + LOOK_EVERY.mul_f64(0.75 + 0.5 * fastrand::f64())
 }
 
 /// Takes what signals have come; pauses if asked to, and returns the one that asks to end.

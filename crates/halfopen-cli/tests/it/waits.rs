@@ -3,8 +3,9 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use halfopen_core::event::State;
+use halfopen_core::policy::{Policy, Surface};
 
-use crate::sandbox::{LIMITED, Sandbox, until, wait_for};
+use crate::sandbox::{BROKEN, LIMITED, Sandbox, until, wait_for};
 
 fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
@@ -106,4 +107,84 @@ fn a_hold_without_an_end_says_so() {
     let ran = sandbox.run(&[]);
     assert_eq!((ran.code, sandbox.call_count()), (69, 0), "{}", ran.stderr);
     assert!(ran.stderr.contains("hint: halfopen release tool"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("ops holds it open: \"maintenance\""), "{}", ran.stderr);
+}
+
+fn built_in() -> Policy {
+    Policy::built_in("tool", Surface::Run)
+}
+
+/// Starts a run that waits at the door, and returns once it does.
+fn one_that_waits(sandbox: &Sandbox) -> std::process::Child {
+    let child = sandbox.start(&["--max-wait", "2h"]);
+    until("it waits", || sandbox.circuit("tool").is_some_and(|view| view.status.waiting > 0));
+    child
+}
+
+/// A run that waits for a hold notices that it is released, and counts as one that was refused once.
+#[test]
+fn a_hold_that_is_released_is_not_waited_for() {
+    let sandbox = Sandbox::new();
+    sandbox.tool("echo done");
+    let (id, hour) = ("tool".parse().expect("a circuit"), Some(Duration::from_secs(3600)));
+    sandbox.handle().hold(&id, &built_in(), State::Open, hour, "ops", "maintenance").expect("a hold");
+    let child = one_that_waits(&sandbox);
+    sandbox.handle().release(&id, &built_in(), false, "ops", "").expect("a release");
+    let ran = wait_for(child);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "done\n"), "{}", ran.stderr);
+    assert_eq!(ran.stderr.matches("held open").count(), 1, "{}", ran.stderr);
+    let figures = &sandbox.activation()[0];
+    assert_eq!(figures["refused"], 1, "{figures}");
+}
+
+/// A hold that takes the place of a longer one ends when it says.
+#[test]
+fn a_hold_that_is_replaced_by_a_shorter_one_is_waited_for_no_longer() {
+    let sandbox = Sandbox::new();
+    sandbox.tool("echo done");
+    let id = "tool".parse().expect("a circuit");
+    let hold = |lasting| {
+        sandbox.handle().hold(&id, &built_in(), State::Open, Some(lasting), "ops", "maintenance").expect("a hold");
+    };
+    hold(Duration::from_secs(3600));
+    let child = one_that_waits(&sandbox);
+    hold(Duration::from_millis(1500));
+    assert_eq!(wait_for(child).code, 0);
+}
+
+/// `release --probe-now` lets one that waits be the probe; `reset` lets it through.
+#[test]
+fn a_cooldown_that_is_ended_by_an_operator_is_not_waited_for() {
+    for reset in [false, true] {
+        let sandbox = Sandbox::new();
+        sandbox
+            .policy("retry: {max_attempts: 1}\ncircuit: {open_after_failures: 1, open_for_sec: 3600}")
+            .tool(&format!("[ -e $D/once ] && {{ echo done; exit 0; }}; touch $D/once; {BROKEN}"));
+        assert_eq!(sandbox.run(&["--on-open", "fail_fast"]).code, 1);
+        let child = one_that_waits(&sandbox);
+        let id = "tool".parse().expect("a circuit");
+        if reset {
+            sandbox.handle().reset(&id, &built_in(), "ops", "").expect("a reset");
+        } else {
+            sandbox.handle().release(&id, &built_in(), true, "ops", "").expect("a release");
+        }
+        let ran = wait_for(child);
+        assert_eq!((ran.code, ran.stdout.as_str()), (0, "done\n"), "reset {reset}: {}", ran.stderr);
+        assert_eq!(sandbox.call_count(), 2);
+    }
+}
+
+/// Whoever waits because its own attempt was told to wait is let go as well.
+#[test]
+fn a_throttle_that_is_reset_is_not_waited_for() {
+    let sandbox = Sandbox::new();
+    sandbox
+        .policy("retry: {max_attempts: 2, max_wait_sec: 7200}")
+        .tool(&format!("[ -e $D/once ] && {{ echo done; exit 0; }}; touch $D/once; MS=1800000; {LIMITED}"));
+    let child = sandbox.start(&[]);
+    until("it waits", || sandbox.circuit("tool").is_some_and(|view| view.status.waiting > 0));
+    sandbox.handle().reset(&"tool".parse().expect("a circuit"), &built_in(), "ops", "").expect("a reset");
+    let ran = wait_for(child);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "done\n"), "{}", ran.stderr);
+    assert_eq!(sandbox.activation()[0]["refused"], 0);
 }
