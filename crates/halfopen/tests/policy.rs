@@ -296,9 +296,22 @@ alerts:
   - slack_from_env: SLACK_URL
   - command: [page, ocr]
 ";
-    assert_eq!(findings(whole, Demand::Production), []);
+    // An owner who can be reached is no promise yet: what is left to say is that nothing is sent.
+    let said = findings(whole, Demand::Production);
+    let said: Vec<_> = said.iter().map(|f| (f.level, f.message.as_str())).collect();
+    assert_eq!(said, [(Level::Note, "alerts are checked but not sent in this version")]);
+    let owned = findings(&guard("owner: oncall"), Demand::Usable);
+    assert!(owned.iter().any(|f| f.message.contains("not sent in this version")), "{owned:?}");
     let unreachable = whole.replace("oncall:\n", "someone:\n");
     assert!(findings(&unreachable, Demand::Production).iter().any(|f| f.level == Level::Error));
+}
+
+/// Rules under `defaults` judge what the file does not name; without any dependency they are tried all the same.
+#[test_case("defaults:\n  classify:\n  - {name: broken, when: [{stderr: {matches: '('}}], class: overloaded}\n", "broken"; "a rule that cannot be used")]
+#[test_case("defaults: {profile: nonsense}\n", "nonsense"; "a pack that is not there")]
+fn defaults_without_a_dependency_are_checked(text: &str, said: &str) {
+    let found = findings(text, Demand::Usable);
+    assert!(found.iter().any(|f| f.level == Level::Error && f.message.contains(said)), "{found:?}");
 }
 
 #[test]

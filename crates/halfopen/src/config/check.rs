@@ -39,6 +39,9 @@ const LLM_PROFILES: &[&str] = &[
     "replicate",
 ];
 
+/// The places at which an owner is written.
+const OWNER: [&str; 3] = ["owner", "alert_owner", "on_open.alert_owner"];
+
 /// Adds the warnings and notes of a file, and with [`Demand::Production`] the errors that only that demand makes.
 pub(super) fn check(reader: &mut Reader<'_>, file: &RawFile, surface: Option<Surface>, demand: Demand) {
     for own in &file.dependencies {
@@ -55,14 +58,18 @@ pub(super) fn check(reader: &mut Reader<'_>, file: &RawFile, surface: Option<Sur
             about.production();
         }
     }
+    // After the dependencies, one of which may make the same words milder.
+    profile(reader, &file.defaults);
     unused_owners(reader, file);
+    not_sent(reader, file);
 }
 
 /// Refuses own rules that cannot be used, and those whose examples come out differently than they say. Costs as much as
 /// the examples do, so only who explains a file asks for it; a surface compiles the rules anyway.
 pub(super) fn own_rules(reader: &mut Reader<'_>, file: &RawFile) {
-    for own in &file.dependencies {
-        let raw = own.over(&file.defaults);
+    // The defaults stand for dependencies that the file does not name, too.
+    let unnamed = std::iter::once(file.defaults.clone());
+    for raw in unnamed.chain(file.dependencies.iter().map(|own| own.over(&file.defaults))) {
         let Some(Written::Rules(written)) = raw.get("classify").map(|given| &given.value) else { continue };
         let profile = raw.text("profile").filter(|name| profiles().contains(&name.as_str()));
         let list: Vec<RawRule> = written.iter().map(|(rule, _)| rule.clone()).collect();
@@ -307,7 +314,7 @@ impl About<'_, '_> {
         if reachable {
             return;
         }
-        let path = self.written(&["owner", "alert_owner", "on_open.alert_owner"]).unwrap_or("owner");
+        let path = self.written(&OWNER).unwrap_or("owner");
         let level = if demand == Demand::Production { Level::Error } else { Level::Warning };
         self.say(
             level,
@@ -352,6 +359,21 @@ fn unused_owners(reader: &mut Reader<'_>, file: &RawFile) {
             reader.remark_at("alerts", Level::Note, &owner.span, message, None);
         }
     }
+}
+
+/// Says once that alerts are not sent, where somebody counts on them.
+fn not_sent(reader: &mut Reader<'_>, file: &RawFile) {
+    let channel = file.alerts.first().map(|owner| ("alerts", owner.span.clone()));
+    let place = channel.or_else(|| {
+        std::iter::once(&file.defaults).chain(&file.dependencies).find_map(|raw| {
+            let path = OWNER.into_iter().find(|path| raw.get(path).is_some())?;
+            Some((path, raw.span_of(path)))
+        })
+    });
+    let Some((path, span)) = place else { return };
+    let message = "alerts are checked but not sent in this version".to_owned();
+    let help = "have a timer run `halfopen report --check` and tell you when it fails".to_owned();
+    reader.remark_at(path, Level::Note, &span, message, Some(help));
 }
 
 /// Writes a duration as a person would.

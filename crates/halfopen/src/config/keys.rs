@@ -149,6 +149,9 @@ const fn seconds(min: f64, max: f64) -> Kind {
     Kind::Time { unit: Unit::Seconds, min, max }
 }
 
+/// The most attempts that one call may be given.
+pub const ATTEMPTS_MAX: u32 = 100;
+
 const fn count(min: u64, max: u64) -> Kind {
     Kind::Count { min, max }
 }
@@ -198,7 +201,13 @@ pub const KEYS: &[Key] = &[
     key("first_byte_ms", millis(1.0, WEEK_MS), "none", "5000", "how long the first byte of an answer may take"),
     key("idle_ms", millis(1.0, WEEK_MS), "none", "30000", "how long an answer may be silent between two bytes"),
     key("retry", Kind::Group, "", "", "when a call is tried again"),
-    key("retry.max_attempts", count(1, 100), "run: 3; serve: 2", "2", "attempts of one call, the first included"),
+    key(
+        "retry.max_attempts",
+        count(1, ATTEMPTS_MAX as u64),
+        "run: 3; serve: 2",
+        "2",
+        "attempts of one call, the first included",
+    ),
     key(
         "retry.backoff",
         Kind::Word(&["exponential", "constant"]),
