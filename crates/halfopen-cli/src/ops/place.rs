@@ -91,7 +91,8 @@ impl Place {
         let failure = Failure::new(exit::USAGE, format!("no circuit is named `{word}`"));
         if all.is_empty() {
             let store = &self.store;
-            return failure.hint(format!("the store {store} knows no circuit yet; one appears with its first call"));
+            return failure
+                .hint(format!("the store {store} knows no circuit yet; one appears with its first failure or hold"));
         }
         failure.hint(format!("known are {}", known(all)))
     }
@@ -125,10 +126,15 @@ pub(super) fn store_failure(error: StoreError) -> Failure {
 
 /// Returns the failure of a policy file; shows its errors as `check` does.
 pub(super) fn policy_failure(error: &ConfigError) -> Failure {
-    if let ConfigError::Invalid { findings, .. } = error {
-        for finding in findings {
-            ui::raw(&format!("{}\n", finding.rendered));
+    let failure = Failure::new(exit::POLICY, error);
+    match error {
+        ConfigError::Invalid { path, findings } => {
+            for finding in findings {
+                ui::raw(&format!("{}\n", finding.rendered));
+            }
+            let file = ui::shell_word(&path.display().to_string());
+            failure.hint(format!("halfopen check {file} says the same, and what else it found"))
         }
+        _ => failure,
     }
-    Failure::new(exit::POLICY, error).hint("halfopen check says the same, and what else it found")
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
+use halfopen::config::keys::ATTEMPTS_MAX;
 use halfopen_core::policy::OnOpenAction;
 
 use crate::duration::{parse, parse_positive};
@@ -51,7 +52,7 @@ pub struct RunArgs {
     #[arg(long, env = "HALFOPEN_TIMEOUT", value_name = "DURATION", value_parser = |w: &str| parse_positive(w))]
     pub timeout: Option<Duration>,
     /// How often the command is run at most, the first time included [default: the policy's max_attempts]
-    #[arg(long, env = "HALFOPEN_ATTEMPTS", value_name = "N")]
+    #[arg(long, env = "HALFOPEN_ATTEMPTS", value_name = "N", value_parser = |w: &str| attempts(w))]
     pub attempts: Option<NonZeroU32>,
     /// Say nothing; the exit code and --report speak
     #[arg(short, long, env = "HALFOPEN_QUIET", value_parser = BoolishValueParser::new())]
@@ -86,6 +87,12 @@ impl ActionArg {
             Self::ManualReview => OnOpenAction::ManualReview,
         }
     }
+}
+
+/// Reads a number of attempts, within the bound that holds for the policy's.
+fn attempts(word: &str) -> Result<NonZeroU32, String> {
+    let n = word.parse().ok().filter(|n: &NonZeroU32| n.get() <= ATTEMPTS_MAX);
+    n.ok_or_else(|| format!("`{word}` is no number from 1 to {ATTEMPTS_MAX}"))
 }
 
 #[cfg(test)]
@@ -124,6 +131,7 @@ mod tests {
 
     // S180: 0 attempts are no attempts, and that is refused before anything starts.
     #[test_case(&["--attempts", "0", "--", "x"], "--attempts"; "no attempts at all")]
+    #[test_case(&["--attempts", "101", "--", "x"], "from 1 to 100"; "more attempts than a policy may ask for")]
     #[test_case(&["--timeout", "0s", "--", "x"], "it must be longer"; "no time at all")]
     #[test_case(&["--timeout", "30", "--", "x"], "has no unit"; "a bare number")]
     #[test_case(&["--on-open", "cache", "--", "x"], "possible values"; "an action of the gateway")]

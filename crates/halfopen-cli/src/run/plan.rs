@@ -106,10 +106,11 @@ impl PlanError {
     #[must_use]
     pub(super) fn shown(&self) -> String {
         match self {
-            Self::Policy(ConfigError::Invalid { findings, .. }) => {
+            Self::Policy(ConfigError::Invalid { path, findings }) => {
                 let rendered = findings.iter().filter(|finding| finding.level == Level::Error);
                 let rendered: Vec<&str> = rendered.map(|finding| finding.rendered.trim_end()).collect();
-                format!("{}\nhalfopen: error: {self}\n\nhint: halfopen check\n", rendered.join("\n\n"))
+                let file = crate::ui::shell_word(&path.display().to_string());
+                format!("{}\nhalfopen: error: {self}\n\nhint: halfopen check {file}\n", rendered.join("\n\n"))
             }
             Self::Name { .. }
             | Self::Profile(_)

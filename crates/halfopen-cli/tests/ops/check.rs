@@ -78,6 +78,10 @@ fn a_policy_with_errors_stops_every_command_that_needs_it() {
     let said = world.halfopen(&["status", "--policy", "policy.yaml"]);
     assert_eq!((said.code, said.out.as_str()), (Some(78), ""));
     assert!(said.err.contains("policy.yaml:1:43") && said.err.contains("has 1 error"), "{}", said.err);
+    assert!(said.err.contains("hint: halfopen check policy.yaml "), "{}", said.err);
+    let ran = world.halfopen(&["run", "--policy", "policy.yaml", "--", "true"]);
+    assert_eq!(ran.code, Some(78));
+    assert!(ran.err.contains("hint: halfopen check policy.yaml\n"), "{}", ran.err);
     let absent = world.halfopen(&["status", "--policy", "absent.yaml"]);
     assert_eq!(absent.code, Some(78));
     assert!(absent.err.contains("absent.yaml cannot be read"), "{}", absent.err);
