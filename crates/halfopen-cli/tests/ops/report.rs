@@ -36,6 +36,8 @@ fn figures_are_added_up_and_zeros_are_shown() {
     let text = world.halfopen(&["report", "--policy", "policy.yaml"]).out;
     assert!(text.lines().next().unwrap().contains("never-called"), "{text}");
     assert!(text.contains("1 × boom"), "{text}");
+    let failed: Vec<&str> = text.lines().find(|line| line.starts_with("failed ")).unwrap().split_whitespace().collect();
+    assert_eq!(failed, ["failed", "0", "1"], "what has no figure of its own is seen there: {text}");
 }
 
 #[test]
@@ -66,6 +68,29 @@ fn no_line_at_all_is_said_with_its_likely_cause() {
     let said = World::new().halfopen(&["report"]);
     assert_eq!((said.code, said.out.as_str()), (Some(0), ""));
     assert!(said.err.contains("activation.jsonl") && said.err.contains("hint: nothing is guarded"), "{}", said.err);
+}
+
+/// A monitor must hear of a protection that is not there.
+#[test_case(None, None, 1; "no file at all")]
+#[test_case(Some(25), None, 1; "only lines from before")]
+#[test_case(Some(1), None, 0; "a line")]
+#[test_case(None, Some("dependency_guard: {name: ocr}\n"), 1; "a dependency of which nothing is expected")]
+fn no_line_at_all_fails_the_check(hours: Option<u32>, policy: Option<&str>, code: i32) {
+    let world = World::new();
+    if let Some(hours) = hours {
+        world.ran("ocr", &QUIET, &[], hours * AN_HOUR);
+    }
+    let mut words = vec!["report", "--check"];
+    if let Some(policy) = policy {
+        world.write("policy.yaml", policy);
+        words.extend(["--policy", "policy.yaml"]);
+    }
+    for json in [&[][..], &["--json"]] {
+        let said = world.halfopen(&[&words[..], json].concat());
+        assert_eq!(said.code, Some(code), "{}", said.err);
+        let clear = "during the last 1 d: nothing is guarded, or it runs under another HOME or --store";
+        assert_eq!(said.err.contains(clear), code == 1, "{}", said.err);
+    }
 }
 
 const QUIET: Figures = Figures {
