@@ -65,7 +65,7 @@ pub(super) fn run(shared: &Shared, args: &HoldArgs) -> Done {
     OK
 }
 
-/// Returns the circuits to hold. One that is not known yet may be held before its first call, but is not taken for
+/// Returns the circuits to hold. One that is not known yet may be held before its first failure, but is not taken for
 /// granted: it may be a slip of the pen.
 fn ids(place: &Place, handle: &Handle, word: &str) -> Result<Vec<CircuitId>, Failure> {
     let id: CircuitId = word.parse().map_err(|error| Failure::new(exit::USAGE, error))?;
@@ -75,7 +75,7 @@ fn ids(place: &Place, handle: &Handle, word: &str) -> Result<Vec<CircuitId>, Fai
         return Ok(found);
     }
     if !place.config.dependencies.contains_key(id.dependency()) && !all.is_empty() {
-        ui::warn(&format!("{id} has had no call yet; known are {}", place::known(&all)));
+        ui::warn(&format!("{id} has had no failure or hold yet; known are {}", place::known(&all)));
     }
     Ok(vec![id])
 }

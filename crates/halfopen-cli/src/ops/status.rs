@@ -6,6 +6,7 @@ use halfopen::activation;
 use halfopen::handle::CircuitView;
 use halfopen_core::event::State;
 use halfopen_core::policy::Policy;
+use halfopen_core::redact;
 use serde::Serialize;
 
 use super::place::{self, Place};
@@ -50,10 +51,16 @@ pub(super) fn run(shared: &Shared, args: &StatusArgs) -> Done {
     ui::say(&about_store(&place, &when));
     place.warn_of_new_stores();
     if circuits.is_empty() {
-        ui::say_with_hint("no circuit is known yet", "one appears with its first call: halfopen run -- CMD");
+        ui::say_with_hint(
+            "no circuit is known yet",
+            "one appears with its first failure or hold; successes leave none",
+        );
         return OK;
     }
     out::text(&table(&circuits, &when, &|dependency| place.policy(dependency)))?;
+    if let Some(held) = held(&circuits) {
+        ui::warn(&held);
+    }
     OK
 }
 
@@ -93,6 +100,17 @@ fn table(circuits: &[CircuitView], when: &When, policy_of: &dyn Fn(&str) -> Poli
     out::table(&["circuit", "state", "failures", "probes", "what holds"], &rows)
 }
 
+/// Says which circuits an operator holds, because the state beside them is the breaker's and not what calls meet.
+fn held(circuits: &[CircuitView]) -> Option<String> {
+    let mut ids = circuits.iter().filter(|view| view.status.hold.is_some()).map(|view| view.id.to_string());
+    let first = ids.next()?;
+    let others = match ids.count() {
+        0 => String::new(),
+        n => format!(" (and {n} more)"),
+    };
+    Some(format!("{first}{others} is held by an operator, whatever its state: halfopen release {first}"))
+}
+
 /// Returns a state as a person reads it.
 pub(super) const fn state_word(state: State) -> &'static str {
     match state {
@@ -108,7 +126,9 @@ fn next(view: &CircuitView, policy: &Policy, when: &When) -> String {
     let mut parts = Vec::new();
     if let Some(hold) = &status.hold {
         let until = hold.until.map_or_else(String::new, |at| format!(", ends {}", when.relative(at)));
-        parts.push(format!("held {} by {}{until}", state_word(hold.state), hold.by.who));
+        let why = if hold.by.reason.is_empty() { "no reason given" } else { &hold.by.reason };
+        let state = state_word(hold.state).to_uppercase();
+        parts.push(format!("HELD {state} by {}{until}: {}", hold.by.who, redact::line(why)));
     }
     match (status.state, status.open_until) {
         (State::Open, Some(at)) => parts.push(format!("{}: probe {}", reason(view), when.relative(at))),
@@ -171,7 +191,7 @@ pub(super) mod tests {
         let hold = |until| Hold {
             state: State::Open,
             until,
-            by: By { who: "marie (uid 1000)".into(), reason: String::new() },
+            by: By { who: "marie (uid 1000)".into(), reason: "maintenance".into() },
         };
         vec![
             view("claude", Status { failures_in_window: 2, ..closed() }),

@@ -14,6 +14,9 @@ fn a_new_store_has_an_empty_list() {
     let said = World::new().halfopen(&["status"]);
     assert_eq!((said.code, said.out.as_str()), (Some(0), ""));
     assert!(said.err.contains("no circuit is known yet") && said.err.contains("\nhint: "), "{}", said.err);
+    assert!(said.err.contains("with its first failure or hold"), "{}", said.err);
+    let why = World::new().halfopen(&["why", "ocr"]);
+    assert!(why.err.contains("with its first failure or hold"), "{}", why.err);
 }
 
 #[test]
@@ -109,6 +112,9 @@ fn a_hold_is_shown_journalled_and_released() {
     assert!(said.err.contains("ocr is held open until ") && said.err.contains("(in 2 h)"), "{}", said.err);
     let list = world.halfopen(&["status", "--json"]).json();
     assert_eq!((&list[0]["hold"], &list[0]["state"]), (&json!("open"), &json!("closed")));
+    let status = world.halfopen(&["status"]);
+    assert!(status.out.contains("HELD OPEN by marie (uid ") && status.out.contains(": maintenance"), "{}", status.out);
+    assert!(status.err.contains("warning: ocr is held by an operator"), "{}", status.err);
     let why = world.halfopen(&["why", "ocr"]).out;
     assert!(why.contains("open by marie (uid ") && why.contains("maintenance"), "{why}");
 
@@ -132,7 +138,7 @@ fn a_circuit_can_be_held_before_its_first_call() {
     assert!(said.err.contains("hint: halfopen release demo"), "{}", said.err);
     assert_eq!(world.halfopen(&["status", "--json"]).json()[0]["hold"], "closed");
     let slip = world.halfopen(&["hold", "dmeo", "open", "--for", "1m"]);
-    assert!(slip.err.contains("warning: dmeo has had no call yet; known are demo"), "{}", slip.err);
+    assert!(slip.err.contains("warning: dmeo has had no failure or hold yet; known are demo"), "{}", slip.err);
 }
 
 #[test]
