@@ -43,3 +43,46 @@ fn lets_try(status: &Status, policy: &Policy) -> bool {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use halfopen_core::circuit::{Circuit, Hold};
+    use halfopen_core::event::By;
+    use halfopen_core::policy::Surface;
+    use test_case::test_case;
+
+    fn lets(change: impl Fn(&mut Status)) -> bool {
+        let policy = Policy::built_in("ocr", Surface::Run);
+        let mut status = Circuit::new().status(&policy, Timestamp::from_millis(0));
+        change(&mut status);
+        lets_try(&status, &policy)
+    }
+
+    fn held(status: &mut Status, state: State) {
+        let by = By { who: "ops".to_owned(), reason: String::new() };
+        status.hold = Some(Hold { state, until: None, by });
+    }
+
+    #[test_case(State::Closed, 0, false => true)]
+    #[test_case(State::Closed, 0, true => false; "throttled")]
+    #[test_case(State::Open, 0, false => false)]
+    #[test_case(State::HalfOpen, 0, false => true; "a probe may go")]
+    #[test_case(State::HalfOpen, 1, false => false; "the probe is out")]
+    #[test_case(State::HalfOpen, 0, true => false; "a probe may go, but is throttled")]
+    fn a_circuit_lets_try_only_where_the_door_would(state: State, probes: u32, throttled: bool) -> bool {
+        lets(|status| {
+            (status.state, status.probes_in_flight) = (state, probes);
+            status.throttled_until = throttled.then(|| Timestamp::from_millis(1));
+        })
+    }
+
+    #[test]
+    fn a_hold_goes_before_the_breaker() {
+        assert!(!lets(|status| held(status, State::Open)));
+        assert!(lets(|status| {
+            status.state = State::Open;
+            held(status, State::Closed);
+        }));
+    }
+}

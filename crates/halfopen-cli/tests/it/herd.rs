@@ -133,3 +133,18 @@ fn a_batch_under_xargs_keeps_its_outputs() {
     assert!(lines.iter().all(|line| line.starts_with("did ")));
     until("every run left its line", || sandbox.activation().len() == 24);
 }
+
+/// A caller that is held, and then takes its turn to come back, was refused once, however often it asked.
+#[test]
+fn a_caller_that_waits_is_counted_as_refused_once() {
+    let sandbox = Sandbox::new();
+    sandbox
+        .policy("retry: {max_attempts: 1}\ndrain: {rate_per_sec: 10, max_per_sec: 10, max_in_flight: 16}")
+        .tool(&format!("[ -e $D/once ] && exit 0; touch $D/once; MS=2500; {LIMITED}"));
+    assert_eq!(sandbox.run(&[]).code, 75, "it is told to wait");
+    let runs = all_at_once(&sandbox, 12, plain);
+    nothing_went_wrong(&runs);
+    assert!(runs.iter().all(|ran| ran.code == 0), "{runs:?}");
+    let refused: Vec<_> = sandbox.activation().iter().map(|line| line["refused"].as_u64().unwrap_or(99)).collect();
+    assert!(refused.iter().all(|refused| *refused <= 1), "{refused:?}");
+}
