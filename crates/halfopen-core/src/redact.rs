@@ -192,6 +192,10 @@ fn quoted(rest: &str) -> Option<(String, &str)> {
 /// Returns where the value ends that was opened by a quote at the end of `lead`, if it was.
 fn closing_quote(lead: &str, value: &str) -> Option<usize> {
     let quote = lead.chars().next_back().filter(|c| matches!(c, '"' | '\''))?;
+    // Two quotes are an empty value, and what follows them is none.
+    if lead[..lead.len() - 1].trim_end_matches('\\').ends_with(quote) {
+        return None;
+    }
     let end = value.find(quote)?;
     Some(value[..end].trim_end_matches('\\').len())
 }
@@ -303,6 +307,9 @@ mod tests {
     #[test_case("--token: unexpected argument '--token' found")]
     #[test_case("password: incorrect")]
     #[test_case("x-api-key: missing")]
+    #[test_case("{\"auth\": \"\", \"region\": \"eu\"} --password '' x")]
+    #[test_case("{\\\"auth\\\": \\\"\\\", \\\"region\\\": \\\"eu\\\"}")]
+    #[test_case("don't: the password is 'required', isn't it")]
     #[test_case("Unexpected token \"<\" in JSON")]
     #[test_case("--- PASS: TestBreaker2 (0.00s) BYPASS=1")]
     fn what_only_talks_of_secrets_stays(text: &str) {
