@@ -25,7 +25,7 @@ fn a_raw_http_answer_is_read_with_its_headers() {
 #[test]
 fn a_file_of_outcomes_is_checked_against_its_labels() {
     let world = World::new();
-    let good = r#"{"id":"a","kind":"http","tool":"x","method":"GET","status":503,"headers":{"retry-after":"5"},"body":"","expect":{"class":"overloaded","wait_s":5}}"#;
+    let good = r#"{"id":"a","kind":"http","tool":"x","method":"GET","status":503,"headers":{"retry-after":"5"},"body":"","expect":{"class":"overloaded","wait_s":9,"also_wait_s":[5,7]}}"#;
     let both = r#"{"id":"b","kind":"cli","tool":"claude-code","exit_code":null,"stdout":"Credit balance is too low\n","stderr":"","expect":{"class":"quota_exhausted"}}"#;
     let bad =
         r#"{"id":"c","kind":"cli","tool":"x","exit_code":0,"stdout":"fine","stderr":"","expect":{"class":"auth"}}"#;

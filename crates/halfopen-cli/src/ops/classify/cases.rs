@@ -53,11 +53,31 @@ pub(super) struct Expect {
     #[serde(default)]
     wait_s: Option<f64>,
     #[serde(default)]
-    also_wait_s: Option<f64>,
+    also_wait_s: Waits,
     #[serde(default)]
     wait_until: Option<String>,
     #[serde(default)]
     wait_optional: bool,
+}
+
+/// No further wait, one, or several, in seconds.
+#[derive(Debug, Default, Deserialize)]
+#[serde(untagged)]
+enum Waits {
+    #[default]
+    None,
+    One(f64),
+    Several(Vec<f64>),
+}
+
+impl Waits {
+    fn as_slice(&self) -> &[f64] {
+        match self {
+            Self::None => &[],
+            Self::One(wait) => std::slice::from_ref(wait),
+            Self::Several(waits) => waits,
+        }
+    }
 }
 
 /// How far a hint may be off, in seconds.
@@ -137,14 +157,12 @@ impl Expect {
         let until = self.wait_until.as_deref().and_then(instant_ms);
         #[expect(clippy::cast_precision_loss, reason = "milliseconds of this age are exact in an f64")]
         let until = until.map(|until| (until - at.now.as_millis()).max(0) as f64 / 1000.0);
-        let wanted = [self.wait_s, until, self.also_wait_s];
+        let stated = [self.wait_s, until];
+        let mut wanted = stated.iter().flatten().chain(self.also_wait_s.as_slice()).peekable();
         match &verdict.hint {
-            None => self.wait_optional || wanted.iter().all(Option::is_none),
-            Some(hint) => {
-                let seconds = hint.wait.as_secs_f64();
-                let near = |wanted: &f64| (seconds - wanted).abs() <= TOLERANCE_S;
-                wanted.iter().flatten().any(near) || self.wait_optional && wanted.iter().all(Option::is_none)
-            }
+            None => self.wait_optional || wanted.peek().is_none(),
+            Some(_) if wanted.peek().is_none() => self.wait_optional,
+            Some(hint) => wanted.any(|wanted| (hint.wait.as_secs_f64() - wanted).abs() <= TOLERANCE_S),
         }
     }
 
