@@ -362,17 +362,17 @@ fn exhausted(facts: &Facts, windows: &[String]) -> Option<Hit> {
         let name = header.name.as_str();
         let counter = name.contains("remaining")
             && (name.contains("limit") || name.contains("quota") || name.contains("request"));
-        let list = name == "ratelimit" || name == "x-ratelimit";
-        let zero = if counter {
+        let empty = if counter {
             let number = header.value.split([';', ',']).next().unwrap_or("").trim();
-            number.parse::<f64>().is_ok_and(|left| left == 0.0)
+            number.parse::<f64>().is_ok_and(|left| left == 0.0).then_some(header.value.as_str())
+        } else if name == "ratelimit" || name == "x-ratelimit" {
+            // A list of limiters: only the empty one has fired.
+            header.value.split(',').find(|item| item.split(';').any(|part| part.trim() == "r=0"))
         } else {
-            list && header.value.replace(' ', "").contains(";r=0")
+            None
         };
-        if !zero {
-            return None;
-        }
-        let window = window_of(name).or_else(|| window_of(&header.value.to_ascii_lowercase()));
+        let empty = empty?.to_ascii_lowercase();
+        let window = window_of(name).or_else(|| window_of(&empty));
         let fits = windows.iter().any(|wanted| wanted == "any" || window == Some(wanted.as_str()));
         fits.then(|| Hit { place: format!("header {name}"), excerpt: format!("{name}: {}", header.value) })
     })
@@ -398,6 +398,23 @@ fn window_of(name: &str) -> Option<&'static str> {
 mod tests {
     use super::*;
     use test_case::test_case;
+
+    #[test_case("\"burst\";r=0;t=8, \"day\";r=7429;t=30000", "day", false)]
+    #[test_case("\"burst\";r=9;t=8, \"day\";r=0;t=30000", "day", true)]
+    #[test_case("\"burst\";r=0;t=8, \"day\";r=7429;t=30000", "any", true)]
+    #[test_case("\"a\";r=07;t=8", "any", false)]
+    fn of_several_limiters_the_empty_one_counts(value: &str, window: &str, expected: bool) {
+        let outcome = crate::outcome::HttpOutcome {
+            method: "GET",
+            status: 429,
+            headers: &[("RateLimit", value)],
+            body: crate::outcome::Excerpt::whole(b""),
+            reached: crate::outcome::Reached::Answered,
+            elapsed: std::time::Duration::ZERO,
+        };
+        let facts = super::super::facts::http::read(&outcome, true).facts;
+        assert_eq!(exhausted(&facts, &[window.to_owned()]).is_some(), expected);
+    }
 
     #[test_case("limit 30000, requested 342389", true)]
     #[test_case("limit 6000, requested 14810, please reduce", true)]
