@@ -70,9 +70,18 @@ fn is_quoted(line: &str, after_frame: bool) -> bool {
         || gutter
         || test
         || compiler_message(trimmed)
+        || build_target(trimmed)
         || programming_error(trimmed)
         || unreadable_value(trimmed)
         || after_frame && line.starts_with("    ")
+}
+
+/// `make: *** [Makefile:503: overloaded.o] Error 1`, `make[2]: *** No rule to make target 'x'.  Stop.`,
+/// `ninja: error: '429.c', needed by …`: a build names its targets.
+fn build_target(line: &str) -> bool {
+    let tool = line.split([':', '[']).next().unwrap_or("");
+    ["make", "gmake", "bmake"].contains(&tool) && line.contains(": *** ")
+        || tool == "ninja" && line.starts_with("ninja: error: '")
 }
 
 /// Returns whether a line is an exception that speaks of the program rather than of what it called: its text quotes
@@ -297,6 +306,10 @@ mod tests {
         assert_eq!(is_test_report(line), is);
     }
 
+    #[test_case("make: *** [Makefile:503: overloaded.o] Error 1", true)]
+    #[test_case("make[2]: *** No rule to make target 'rate-limit.o', needed by 'all'.  Stop.", true)]
+    #[test_case("ninja: error: '429.c', needed by 'app', missing and no known rule to make it", true)]
+    #[test_case("makers: error: HTTP 429 Too Many Requests", false)]
     #[test_case("./limiter.go:429:5: undefined: TooManyRequests", true)]
     #[test_case("  12:5  error  'tooManyRequests' is not defined  no-undef", true)]
     #[test_case("ValueError: invalid literal for int() with base 10: '429 Too Many'", true)]
