@@ -33,6 +33,8 @@ pub struct Shared {
 pub enum Command {
     /// Run a command: wait when waiting heals, stop when it does not
     Run(Box<crate::run::RunArgs>),
+    /// Answer HTTP calls in a dependency's place: a program changes its base URL and nothing else
+    Serve(Box<crate::serve::ServeArgs>),
     /// Everything an operator does.
     #[command(flatten)]
     Ops(crate::ops::OpsCommand),

@@ -5,4 +5,5 @@ pub mod exit;
 pub mod ui;
 pub mod duration;
 pub mod run;
+pub mod serve;
 pub mod ops;

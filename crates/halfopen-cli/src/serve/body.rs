@@ -1,0 +1,16 @@
+//! The bodies the gateway answers with: its own short ones, and a dependency's, frame by frame.
+
+use bytes::Bytes;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full};
+
+/// Why a body cannot be finished. The connection is then cut, so that nobody takes a part for the whole.
+pub(super) type BodyError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A body of an answer.
+pub(super) type Body = UnsyncBoxBody<Bytes, BodyError>;
+
+/// Returns a body that is known as a whole.
+pub(super) fn full(bytes: impl Into<Bytes>) -> Body {
+    Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
+}

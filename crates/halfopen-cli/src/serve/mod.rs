@@ -1,0 +1,51 @@
+//! `halfopen serve`: an HTTP gateway in the place of dependencies.
+//!
+//! A program changes its base URL to `http://127.0.0.1:4141/d/NAME`, and from then on its calls are timed, classified,
+//! tried again where that is safe, and broken off by policy. The way of a call: `listen` accepts it, `dispatch` tells
+//! calls from operators' questions, `call` carries it through the door and to the dependency.
+//!
+//! Everything here is async; the door is not. Where the snapshot in front of the door ([`halfopen::guard`]) cannot
+//! answer, the door is asked on a thread that may block.
+
+mod args;
+mod body;
+mod call;
+mod dependency;
+mod dispatch;
+mod gateway;
+mod listen;
+mod shutdown;
+
+pub use args::{Address, NamedUrl, ServeArgs};
+
+use crate::args::Shared;
+use crate::{exit, ui};
+use gateway::{Gateway, StartError};
+
+/// Serves until it is told to stop; returns the exit code.
+#[must_use]
+pub fn serve(shared: &Shared, args: &ServeArgs) -> u8 {
+    match started(shared, args) {
+        Ok(()) => exit::OK,
+        Err(error) => {
+            match error.hint() {
+                Some(hint) => ui::say_with_hint(&format!("error: {error}"), hint),
+                None => ui::error(&error.to_string()),
+            }
+            error.exit_code()
+        }
+    }
+}
+
+fn started(shared: &Shared, args: &ServeArgs) -> Result<(), StartError> {
+    let mut runtime = match args.threads.map(std::num::NonZeroUsize::get) {
+        Some(1) => tokio::runtime::Builder::new_current_thread(),
+        None | Some(_) => tokio::runtime::Builder::new_multi_thread(),
+    };
+    if let Some(threads) = args.threads {
+        runtime.worker_threads(threads.get());
+    }
+    let runtime = runtime.enable_all().thread_name("halfopen").build().map_err(StartError::Runtime)?;
+    let gateway = Gateway::start(shared, args)?;
+    runtime.block_on(listen::serve(gateway, args))
+}

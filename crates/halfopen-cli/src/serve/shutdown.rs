@@ -1,0 +1,40 @@
+//! How the gateway ends: no longer ready, then no longer accepting, then gone.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::watch;
+
+/// How far the gateway is from its end.
+#[derive(Debug)]
+pub(super) struct Shutdown {
+    draining: AtomicBool,
+    stop: watch::Sender<bool>,
+}
+
+impl Shutdown {
+    /// Returns that of a gateway that has just begun.
+    pub(super) fn new() -> Self {
+        Self { draining: AtomicBool::new(false), stop: watch::Sender::new(false) }
+    }
+
+    /// Returns whether it has been told to end: it is no longer ready.
+    pub(super) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Notes that it has been told to end.
+    pub(super) fn begin(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Tells everybody who listens that connections are to be closed as soon as their answer is given.
+    pub(super) fn stop_accepting(&self) {
+        self.stop.send_replace(true);
+    }
+
+    /// Resolves when connections are to be closed.
+    pub(super) async fn stopped(&self) {
+        // The sender lives as long as `self`.
+        let _ = self.stop.subscribe().wait_for(|stop| *stop).await;
+    }
+}
