@@ -14,6 +14,7 @@ use halfopen_core::policy::Surface;
 use super::args::{NamedUrl, ServeArgs};
 use super::dependency::Dependency;
 use super::shutdown::Shutdown;
+use super::target::UpstreamError;
 use crate::args::Shared;
 use crate::{exit, ui};
 
@@ -61,7 +62,7 @@ pub(super) enum StartError {
         /// As written, without secrets.
         url: String,
         /// Why.
-        cause: String,
+        cause: UpstreamError,
     },
     /// The word that names the store makes no sense.
     #[error(transparent)]

@@ -13,8 +13,12 @@ mod call;
 mod dependency;
 mod dispatch;
 mod gateway;
+#[expect(dead_code, reason = "the live path uses it")]
+mod headers;
 mod listen;
 mod shutdown;
+#[expect(dead_code, reason = "the live path uses it")]
+mod target;
 
 pub use args::{Address, NamedUrl, ServeArgs};
 
