@@ -7,6 +7,7 @@ use halfopen_core::classify::{Classifier, profile_for_host};
 use halfopen_core::policy::Policy;
 
 use super::gateway::StartError;
+use super::problem::Dialect;
 use super::target::Upstream;
 
 /// The profile of whatever no other knows.
@@ -24,6 +25,8 @@ pub(super) struct Dependency {
     pub(super) wiring: config::Wiring,
     /// What its answers mean.
     pub(super) classifier: Classifier,
+    /// The shape of an error that its callers expect.
+    pub(super) dialect: Dialect,
     /// Its base URL; without one every call is answered with what is missing.
     pub(super) upstream: Option<Upstream>,
 }
@@ -42,8 +45,9 @@ impl Dependency {
         };
         let by_host = upstream.as_ref().map_or(GENERIC, |upstream| profile_for_host(upstream.host()));
         let profile = policy.profile.as_deref().unwrap_or(by_host);
+        let dialect = Dialect::of(profile);
         let classifier = Classifier::new(profile, classify)
             .map_err(|cause| StartError::Rules { dependency: name.to_owned(), cause })?;
-        Ok(Self { name: name.to_owned(), policy: Arc::new(policy), wiring, classifier, upstream })
+        Ok(Self { name: name.to_owned(), policy: Arc::new(policy), wiring, classifier, dialect, upstream })
     }
 }

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use halfopen_core::redact;
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 
 use super::body::{self, Body};
 use super::call;
 use super::gateway::Gateway;
+use super::problem::{Dialect, Kind, Problem};
 
 /// Answers one request.
 pub(super) async fn answer(gateway: &Arc<Gateway>, request: Request<Incoming>) -> Response<Body> {
@@ -17,7 +19,8 @@ pub(super) async fn answer(gateway: &Arc<Gateway>, request: Request<Incoming>) -
         let (name, rest) = rest.split_at(end);
         return match gateway.live().dependency(name) {
             Some(dependency) => call::carry(gateway, &dependency, rest, request).await,
-            None => not_found(&format!("no dependency is named `{name}` in the policy\n")),
+            None => Problem::new(Kind::UnknownDependency, format!("The policy names no `{}`.", redact::line(name)))
+                .answer(Dialect::Problem),
         };
     }
     match request.uri().path() {
@@ -28,12 +31,6 @@ pub(super) async fn answer(gateway: &Arc<Gateway>, request: Request<Incoming>) -
             response
         }
         "/readyz" => Response::new(body::full("ready\n")),
-        _ => not_found("calls go to /d/DEPENDENCY/PATH\n"),
+        _ => Problem::new(Kind::NotFound, "Calls go to /d/DEPENDENCY/PATH.").answer(Dialect::Problem),
     }
-}
-
-fn not_found(text: &str) -> Response<Body> {
-    let mut response = Response::new(body::full(text.to_owned()));
-    *response.status_mut() = StatusCode::NOT_FOUND;
-    response
 }

@@ -16,6 +16,8 @@ mod gateway;
 #[expect(dead_code, reason = "the live path uses it")]
 mod headers;
 mod listen;
+#[expect(dead_code, reason = "the live path uses it")]
+mod problem;
 mod shutdown;
 #[expect(dead_code, reason = "the live path uses it")]
 mod target;
