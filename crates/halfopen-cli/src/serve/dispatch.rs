@@ -3,16 +3,21 @@
 use std::sync::Arc;
 
 use halfopen_core::redact;
-use http::{Request, Response, StatusCode};
+use http::{Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 
 use super::body::{self, Body};
 use super::call;
+use super::framing::Ambiguity;
 use super::gateway::Gateway;
+use super::headers::{self, Upgrade};
 use super::problem::{Dialect, Kind, Problem};
 
 /// Answers one request.
 pub(super) async fn answer(gateway: &Arc<Gateway>, request: Request<Incoming>) -> Response<Body> {
+    if let Some(problem) = misdirected(&request) {
+        return problem.answer(Dialect::Problem);
+    }
     let path = request.uri().path_and_query().map_or_else(|| "/".to_owned(), |path| path.as_str().to_owned());
     if let Some(rest) = path.strip_prefix("/d/") {
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
@@ -31,6 +36,25 @@ pub(super) async fn answer(gateway: &Arc<Gateway>, request: Request<Incoming>) -
             response
         }
         "/readyz" => Response::new(body::full("ready\n")),
+        path if let Some(ambiguity) = Ambiguity::of_path(path) => ambiguity.problem().answer(Dialect::Problem),
         _ => Problem::new(Kind::NotFound, "Calls go to /d/DEPENDENCY/PATH.").answer(Dialect::Problem),
     }
+}
+
+/// Returns what is wrong with a request that no path of the gateway can answer.
+fn misdirected(request: &Request<Incoming>) -> Option<Problem> {
+    // In HTTP/2 every request names its authority; there it is what `Host` is in HTTP/1.
+    if request.version() < Version::HTTP_2 && request.uri().authority().is_some() {
+        let detail = "Its target names a host. Set the base URL to http://ADDRESS/d/DEPENDENCY instead of a proxy.";
+        return Some(Problem::new(Kind::ForwardProxy, detail));
+    }
+    if headers::upgrade(request.headers()) == Upgrade::WebSocket {
+        let detail = "WebSockets are not carried. Connect to the dependency itself.";
+        return Some(Problem::new(Kind::UpgradeRefused, detail));
+    }
+    if headers::is_loop(request.headers()) {
+        let detail = "It has passed eight gateways of this kind. Look for an `upstream` that leads back to a gateway.";
+        return Some(Problem::new(Kind::Loop, detail));
+    }
+    None
 }

@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 
 use super::args::{Address, ServeArgs};
 use super::dispatch;
+use super::framing::Watched;
 use super::gateway::{Gateway, StartError};
 use crate::ui;
 
@@ -125,7 +126,7 @@ where
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_WITHIN);
     builder.http2().timer(TokioTimer::new());
-    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    let connection = builder.serve_connection(TokioIo::new(Watched::new(stream)), service);
     tokio::pin!(connection);
     tokio::select! {
         // What goes wrong with a caller's connection is the caller's business.

@@ -12,6 +12,7 @@ mod body;
 mod call;
 mod dependency;
 mod dispatch;
+mod framing;
 mod gateway;
 #[expect(dead_code, reason = "the live path uses it")]
 mod headers;
