@@ -353,12 +353,9 @@ impl Handle {
     }
 
     fn tidy_after(&self, events: &[EventRecord]) {
-        if events.is_empty() {
-            return;
+        if !events.is_empty() {
+            self.tidy();
         }
-        let store = self.back().store.clone();
-        // Housekeeping that fails is done by the next writer; if the store is broken, an operation will say so.
-        let _ = store.map(|store| store.tidy());
     }
 
     /// Returns the next independent draw.

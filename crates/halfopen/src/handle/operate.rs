@@ -14,7 +14,7 @@ use halfopen_core::time::Timestamp;
 
 use super::registry::{self, Seat};
 use super::{Handle, Route, StoreHealth, decide, is_tracked};
-use crate::store::{EventFilter, Store, StoreError, Txn};
+use crate::store::{EventFilter, JournalEntry, Store, StoreError, Txn};
 
 /// How many circuits one sweep changes at most.
 const SWEEP_MAX: usize = 64;
@@ -202,14 +202,46 @@ impl Handle {
         self.readable()?.events(filter)
     }
 
-    /// Looks at the store now, and tries a lost one again; for readiness checks of programs that may be idle.
+    /// Returns journal entries behind a position, oldest first; of a limit, the oldest ones.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read.
+    pub fn events_after(&self, position: i64, filter: &EventFilter) -> Result<Vec<JournalEntry>, StoreError> {
+        self.readable()?.events_after(position, filter)
+    }
+
+    /// Returns the position of the newest journal entry, 0 if there is none.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read.
+    pub fn journal_end(&self) -> Result<i64, StoreError> {
+        self.readable()?.journal_end()
+    }
+
+    /// Reads and writes the store now, and tries a lost one again; for readiness checks of programs that may be idle.
+    /// What is written changes nothing.
     pub fn check(&self) -> StoreHealth {
-        if let Some((store, _)) = self.store()
-            && let Err(error) = store.due(1)
-        {
-            self.note_lost(&error);
+        if let Some((store, writable)) = self.store() {
+            match store.due(1) {
+                Err(error) => self.note_lost(&error),
+                Ok(_) if writable => {
+                    if let Err(error) = store.transact(|txn| txn.touch()) {
+                        self.note_unwritable(&error);
+                    }
+                }
+                Ok(_) => {}
+            }
         }
         self.health()
+    }
+
+    /// Does the housekeeping of the store that whoever writes owes: for long-lived processes, about once a second.
+    pub fn tidy(&self) {
+        let store = self.back().store.clone();
+        // Housekeeping that fails is done by the next writer; if the store is broken, an operation will say so.
+        let _ = store.map(|store| store.tidy());
     }
 
     /// Lets time pass for all circuits where that changes something, a bounded number of them; returns what changed.

@@ -8,7 +8,7 @@ use halfopen_core::circuit_id::CircuitId;
 use halfopen_core::snapshot::EventRecord;
 use halfopen_core::time::Timestamp;
 
-use super::{EventFilter, JOURNAL_ROWS_MAX, PRUNE_STEP, StoreError, Stored, Txn, is_transition};
+use super::{EventFilter, JOURNAL_ROWS_MAX, JournalEntry, PRUNE_STEP, StoreError, Stored, Txn, is_transition};
 use crate::clock::Clock;
 
 /// The store in memory.
@@ -18,7 +18,9 @@ pub(super) struct Memory(Mutex<Kept>);
 #[derive(Debug, Default)]
 struct Kept {
     circuits: BTreeMap<CircuitId, Row>,
-    events: VecDeque<EventRecord>,
+    events: VecDeque<JournalEntry>,
+    /// The position of the newest event that was ever kept.
+    end: i64,
     version: i64,
 }
 
@@ -56,15 +58,21 @@ impl Memory {
 
     pub(super) fn events(&self, filter: &EventFilter) -> Vec<EventRecord> {
         let kept = self.lock();
-        let wanted = |event: &&EventRecord| {
-            filter.dependency.as_ref().is_none_or(|name| *name == event.dependency)
-                && filter.since_ms.is_none_or(|since| event.at_ms >= since)
-                && (!filter.transitions_only || is_transition(event))
-        };
-        let limit = if filter.limit == 0 { usize::MAX } else { filter.limit };
-        let mut newest: Vec<_> = kept.events.iter().rev().filter(wanted).take(limit).cloned().collect();
+        let events = kept.events.iter().rev().map(|entry| &entry.event);
+        let mut newest: Vec<_> = events.filter(|event| wanted(filter, event)).take(limit(filter)).cloned().collect();
         newest.reverse();
         newest
+    }
+
+    pub(super) fn events_after(&self, position: i64, filter: &EventFilter) -> Vec<JournalEntry> {
+        let kept = self.lock();
+        let begin = kept.events.partition_point(|entry| entry.position <= position);
+        let entries = kept.events.range(begin..);
+        entries.filter(|entry| wanted(filter, &entry.event)).take(limit(filter)).cloned().collect()
+    }
+
+    pub(super) fn journal_end(&self) -> i64 {
+        self.lock().end
     }
 
     pub(super) fn version(&self) -> i64 {
@@ -145,10 +153,13 @@ impl Draft<'_> {
                 None => kept.circuits.remove(&id),
             };
         }
-        kept.events.extend(self.appended);
+        for event in self.appended {
+            kept.end += 1;
+            kept.events.push_back(JournalEntry { position: kept.end, event });
+        }
         for (dependency, before) in self.pruned {
             let mut left = PRUNE_STEP;
-            kept.events.retain(|event| {
+            kept.events.retain(|JournalEntry { event, .. }| {
                 let old = left > 0 && event.dependency == dependency && event.at_ms < before.as_millis();
                 left -= u32::from(old);
                 !old
@@ -162,4 +173,14 @@ impl Draft<'_> {
 
 fn stored((id, row): (&CircuitId, &Row)) -> Stored {
     Stored { id: id.clone(), circuit: row.circuit.clone(), updated_at: row.updated_at }
+}
+
+fn wanted(filter: &EventFilter, event: &EventRecord) -> bool {
+    filter.dependency.as_ref().is_none_or(|name| *name == event.dependency)
+        && filter.since_ms.is_none_or(|since| event.at_ms >= since)
+        && (!filter.transitions_only || is_transition(event))
+}
+
+fn limit(filter: &EventFilter) -> usize {
+    if filter.limit == 0 { usize::MAX } else { filter.limit }
 }

@@ -89,6 +89,15 @@ pub struct EventFilter {
     pub limit: usize,
 }
 
+/// A journal entry with its place in the journal.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JournalEntry {
+    /// Grows from entry to entry, with gaps; 1 or more.
+    pub position: i64,
+    /// What happened.
+    pub event: EventRecord,
+}
+
 impl Store {
     /// Opens the store at `location`, creating the file and the folders above it if they are absent, and lets `clock`
     /// adopt the anchor of this boot.
@@ -165,6 +174,32 @@ impl Store {
             Place::Memory(memory) => Ok(memory.events(filter)),
             #[cfg(feature = "sqlite")]
             Place::Sqlite(sqlite) => sqlite.events(filter),
+        }
+    }
+
+    /// Returns journal entries behind a position, oldest first; of a limit, the oldest ones.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read.
+    pub fn events_after(&self, position: i64, filter: &EventFilter) -> Result<Vec<JournalEntry>, StoreError> {
+        match &self.place {
+            Place::Memory(memory) => Ok(memory.events_after(position, filter)),
+            #[cfg(feature = "sqlite")]
+            Place::Sqlite(sqlite) => sqlite.events_after(position, filter),
+        }
+    }
+
+    /// Returns the position of the newest journal entry, 0 if there is none.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read.
+    pub fn journal_end(&self) -> Result<i64, StoreError> {
+        match &self.place {
+            Place::Memory(memory) => Ok(memory.journal_end()),
+            #[cfg(feature = "sqlite")]
+            Place::Sqlite(sqlite) => sqlite.journal_end(),
         }
     }
 

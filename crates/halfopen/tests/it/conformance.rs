@@ -207,6 +207,28 @@ fn events_are_filtered_and_the_newest_win() {
     });
 }
 
+/// A listener that was away goes on where it stopped, and misses nothing.
+#[test]
+fn events_behind_a_position_come_oldest_first() {
+    on_each_store(|store, _| {
+        assert_eq!(store.journal_end().unwrap(), 0);
+        for (dependency, at_ms, to_state) in [("a", 1, "open"), ("b", 2, "closed"), ("a", 3, "closed")] {
+            store.transact(|txn| txn.append(&event(dependency, at_ms, to_state))).unwrap();
+        }
+        let after = |position: i64, filter: &EventFilter| store.events_after(position, filter).unwrap();
+        let all = after(0, &EventFilter::default());
+        let seen: Vec<i64> = all.iter().map(|entry| entry.event.at_ms).collect();
+        assert_eq!(seen, [1, 2, 3]);
+        assert!(all.is_sorted_by(|a, b| a.position < b.position));
+        assert_eq!(store.journal_end().unwrap(), all[2].position);
+        assert_eq!(after(all[0].position, &EventFilter::default()), all[1..]);
+        assert_eq!(after(0, &EventFilter { limit: 1, ..Default::default() }), all[..1]);
+        let of_a = EventFilter { dependency: Some("a".into()), ..Default::default() };
+        assert_eq!(after(all[0].position, &of_a), all[2..]);
+        assert_eq!(after(all[2].position, &EventFilter::default()), []);
+    });
+}
+
 #[test]
 fn old_events_of_one_dependency_are_removed_a_few_at_a_time() {
     on_each_store(|store, _| {

@@ -90,6 +90,19 @@ fn health_follows_the_file_also_in_an_idle_process() {
     assert_eq!(door.check(), StoreHealth::Good);
 }
 
+/// S157: a store that can be read and not written is found by who only looks, before a call is.
+#[cfg(feature = "sqlite")]
+#[test]
+fn health_is_not_good_while_nothing_can_be_written() {
+    let place = Place::new();
+    let door = door(&place);
+    let conn = rusqlite::Connection::open(place.file()).unwrap();
+    conn.execute_batch("CREATE TRIGGER no BEFORE UPDATE ON boot BEGIN SELECT raise(ABORT, 'no room'); END").unwrap();
+    assert!(matches!(door.check(), StoreHealth::ReadOnly(why) if why.contains("no room")));
+    conn.execute_batch("DROP TRIGGER no").unwrap();
+    assert_eq!(door.check(), StoreHealth::Good);
+}
+
 #[test]
 fn attempt_admitted_without_the_store_is_settled_in_it() {
     let place = Place::new();

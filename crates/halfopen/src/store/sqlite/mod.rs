@@ -27,7 +27,7 @@ use rusqlite::{
     Connection, Error, ErrorCode, OpenFlags, OptionalExtension, Row, Transaction, TransactionBehavior, params,
 };
 
-use super::{EventFilter, StoreError, Stored, Txn};
+use super::{EventFilter, JournalEntry, StoreError, Stored, Txn};
 use crate::clock::{Boot, Clock};
 use contend::contend;
 use files::FileId;
@@ -166,7 +166,7 @@ impl Sqlite {
     }
 
     pub(super) fn events(&self, filter: &EventFilter) -> Result<Vec<EventRecord>, StoreError> {
-        let limit = if filter.limit == 0 { i64::MAX } else { i64::try_from(filter.limit).unwrap_or(i64::MAX) };
+        let limit = limit(filter);
         let bodies = self.read(|conn| {
             let mut query = conn.prepare_cached(
                 "SELECT body FROM events \
@@ -179,13 +179,26 @@ impl Sqlite {
                 })?;
             rows.collect::<rusqlite::Result<Vec<_>>>()
         })?;
-        let read = |body: &String| {
-            serde_json::from_str(body).map_err(|cause| StoreError::Corrupt {
-                path: self.path.clone(),
-                cause: format!("a journal entry cannot be read: {cause}"),
-            })
-        };
-        bodies.iter().rev().map(read).collect()
+        bodies.iter().rev().map(|body| self.event(body)).collect()
+    }
+
+    pub(super) fn events_after(&self, position: i64, filter: &EventFilter) -> Result<Vec<JournalEntry>, StoreError> {
+        let limit = limit(filter);
+        let rows = self.read(|conn| {
+            let mut query = conn.prepare_cached(
+                "SELECT seq, body FROM events WHERE seq > ?5 \
+                 AND (?1 IS NULL OR dependency = ?1) AND (?2 IS NULL OR at_ms >= ?2) AND (transition OR NOT ?3) \
+                 ORDER BY seq LIMIT ?4",
+            )?;
+            let values = params![filter.dependency, filter.since_ms, filter.transitions_only, limit, position];
+            let rows = query.query_map(values, |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)))?;
+            rows.collect::<rusqlite::Result<Vec<_>>>()
+        })?;
+        rows.iter().map(|(position, body)| Ok(JournalEntry { position: *position, event: self.event(body)? })).collect()
+    }
+
+    pub(super) fn journal_end(&self) -> Result<i64, StoreError> {
+        self.read(|conn| conn.prepare_cached("SELECT ifnull(max(seq), 0) FROM events")?.query_row([], |row| row.get(0)))
     }
 
     pub(super) fn transact<T>(
@@ -257,6 +270,13 @@ impl Sqlite {
         Ok(circuit)
     }
 
+    fn event(&self, body: &str) -> Result<EventRecord, StoreError> {
+        serde_json::from_str(body).map_err(|cause| StoreError::Corrupt {
+            path: self.path.clone(),
+            cause: format!("a journal entry cannot be read: {cause}"),
+        })
+    }
+
     fn failure(&self) -> Failure<'_> {
         Failure { path: &self.path, patience: Duration::from_millis(self.patience_ms.load(Ordering::Relaxed)) }
     }
@@ -325,6 +345,10 @@ fn circuit_id(name: &str, failure: Failure<'_>) -> Result<CircuitId, StoreError>
 
 fn decode(id: &str, form: &str) -> Result<Circuit, StoreError> {
     snapshot::decode(form).map_err(|cause| StoreError::Circuit { id: id.to_owned(), cause })
+}
+
+fn limit(filter: &EventFilter) -> i64 {
+    if filter.limit == 0 { i64::MAX } else { i64::try_from(filter.limit).unwrap_or(i64::MAX) }
 }
 
 fn millis(duration: Duration) -> u64 {
