@@ -1,0 +1,17 @@
+//! End-to-end tests of `halfopen serve`: the real binary, real sockets, a dependency that misbehaves to order.
+//!
+//! One binary, one file per behaviour. A test that stands for a scenario says which. The dependency ([`stub`]) and the
+//! caller ([`client`]) speak raw bytes, so that what no library would send or accept can be sent and seen. Nothing here
+//! waits by sleeping: conditions are polled with a deadline; only the dependency takes its time, as it was told to.
+
+#[expect(dead_code, reason = "the tests of the live path use the rest")]
+#[expect(clippy::unwrap_used, reason = "a caller that cannot call is a failed test")]
+mod client;
+mod framing;
+mod path;
+#[expect(dead_code, reason = "the tests of the live path use the rest")]
+#[expect(clippy::unwrap_used, reason = "a dependency that cannot be built is a failed test")]
+mod stub;
+#[expect(dead_code, reason = "the tests of the live path use the rest")]
+#[expect(clippy::unwrap_used, reason = "a world that cannot be built is a failed test")]
+mod world;
