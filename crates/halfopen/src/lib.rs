@@ -20,5 +20,6 @@ pub mod clock;
 pub mod config;
 pub mod store;
 pub mod activation;
+pub mod fingerprint;
 
 pub use halfopen_core as core;
