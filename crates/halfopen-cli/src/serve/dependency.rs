@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use halfopen::config;
+use halfopen_core::classify::raw::RawRule;
 use halfopen_core::classify::{Classifier, profile_for_host};
 use halfopen_core::policy::Policy;
 
-use super::gateway::StartError;
+use super::credentials::Credentials;
+use super::gateway::{Door, StartError};
+use super::partition::Partitions;
 use super::problem::Dialect;
 use super::target::Upstream;
 
@@ -29,13 +32,36 @@ pub(super) struct Dependency {
     pub(super) dialect: Dialect,
     /// Its base URL; without one every call is answered with what is missing.
     pub(super) upstream: Option<Upstream>,
+    /// What is added when a call is sent.
+    pub(super) credentials: Credentials,
+    /// The circuits that judge its calls.
+    pub(super) partitions: Partitions,
+    /// Its own classification rules, as written.
+    classify: Vec<RawRule>,
 }
 
 impl Dependency {
-    /// Makes it out of the policy; `upstream` goes before the policy's own.
-    pub(super) fn make(name: &str, dependency: config::Dependency, upstream: Option<&str>) -> Result<Self, StartError> {
-        let config::Dependency { policy, wiring, classify } = dependency;
-        let upstream = match upstream.or(wiring.upstream.as_deref()) {
+    /// Makes it out of the policy; `upstream` goes before the policy's own. What says the same as `before` is `before`,
+    /// with everything it has learned and holds open.
+    pub(super) fn make(
+        name: &str,
+        written: config::Dependency,
+        upstream: Option<&str>,
+        door: &Door,
+        before: Option<&Arc<Self>>,
+    ) -> Result<Arc<Self>, StartError> {
+        let config::Dependency { policy, mut wiring, classify } = written;
+        if let Some(url) = upstream {
+            wiring.upstream = Some(url.to_owned());
+        }
+        if let Some(before) = before
+            && *before.policy == policy
+            && before.wiring == wiring
+            && before.classify == classify
+        {
+            return Ok(Arc::clone(before));
+        }
+        let upstream = match wiring.upstream.as_deref() {
             None => None,
             Some(url) => Some(Upstream::parse(url).map_err(|cause| StartError::Upstream {
                 dependency: name.to_owned(),
@@ -46,8 +72,27 @@ impl Dependency {
         let by_host = upstream.as_ref().map_or(GENERIC, |upstream| profile_for_host(upstream.host()));
         let profile = policy.profile.as_deref().unwrap_or(by_host);
         let dialect = Dialect::of(profile);
-        let classifier = Classifier::new(profile, classify)
+        let classifier = Classifier::new(profile, classify.clone())
             .map_err(|cause| StartError::Rules { dependency: name.to_owned(), cause })?;
-        Ok(Self { name: name.to_owned(), policy: Arc::new(policy), wiring, classifier, dialect, upstream })
+        let policy = Arc::new(policy);
+        let partitions = Partitions::make(&door.handle, &door.fingerprints, &policy).map_err(StartError::Name)?;
+        let credentials = Credentials::make(&wiring.credentials);
+        let name = name.to_owned();
+        Ok(Arc::new(Self { name, policy, wiring, classifier, dialect, upstream, credentials, partitions, classify }))
+    }
+
+    /// Returns what of it will not work, although its rules can be used.
+    pub(super) fn doubts(&self) -> Vec<String> {
+        let mut doubts = Vec::new();
+        let name = &self.name;
+        if self.upstream.is_none() {
+            doubts.push(format!("{name}: there is no `upstream`, so every call to it is answered with 503"));
+        }
+        for credential in self.credentials.iter() {
+            if let Err(missing) = credential.secret() {
+                doubts.push(format!("{name}: {missing}, so calls with it are answered with 503"));
+            }
+        }
+        doubts
     }
 }

@@ -1,18 +1,21 @@
 //! What all calls share: the door, the policy in force, the way to stop.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
 use halfopen::config::{Config, ConfigError, Here, Level, locate};
+use halfopen::fingerprint::Fingerprints;
 use halfopen::handle::{Handle, StoreHealth};
 use halfopen::store::{Location, StoreError};
+use halfopen_core::circuit_id::CircuitIdError;
 use halfopen_core::classify::ProfileError;
 use halfopen_core::policy::Surface;
 
 use super::args::{NamedUrl, ServeArgs};
 use super::dependency::Dependency;
+use super::reload::{Changes, Reloads, Stamp};
 use super::shutdown::Shutdown;
 use super::target::UpstreamError;
 use crate::args::Shared;
@@ -22,14 +25,26 @@ use crate::{exit, ui};
 #[derive(Debug)]
 pub(super) struct Gateway {
     /// The one door.
-    #[expect(dead_code, reason = "the live path asks it")]
-    pub(super) handle: Arc<Handle>,
+    pub(super) door: Door,
     /// How far it is from its end.
     pub(super) shutdown: Shutdown,
     live: ArcSwap<Live>,
     /// Where the policy was read, to read it again.
     policy_path: Option<PathBuf>,
     upstreams: Vec<NamedUrl>,
+    /// The store as the file named it at the start; `None` where the command line or the environment did.
+    store_of_file: Option<Option<String>>,
+    /// How often the policy was read again.
+    pub(super) reloads: Reloads,
+}
+
+/// The one door, and the names of those who are not named.
+#[derive(Debug)]
+pub(super) struct Door {
+    /// The door.
+    pub(super) handle: Arc<Handle>,
+    /// Names for secrets.
+    pub(super) fingerprints: Arc<Fingerprints>,
 }
 
 /// The policy in force, ready to be used.
@@ -64,6 +79,9 @@ pub(super) enum StartError {
         /// Why.
         cause: UpstreamError,
     },
+    /// The name of a dependency cannot be used.
+    #[error("dependency: {0}")]
+    Name(CircuitIdError),
     /// The word that names the store makes no sense.
     #[error(transparent)]
     StoreName(StoreError),
@@ -88,7 +106,7 @@ impl StartError {
     pub(super) fn exit_code(&self) -> u8 {
         match self {
             Self::Policy(_) | Self::Rules { .. } | Self::Upstream { .. } => exit::POLICY,
-            Self::StoreName(_) => exit::USAGE,
+            Self::StoreName(_) | Self::Name(_) => exit::USAGE,
             Self::Store(_) | Self::Listen { .. } | Self::Runtime(_) => exit::IO,
         }
     }
@@ -103,7 +121,7 @@ impl StartError {
             Self::Listen { .. } => {
                 Some("choose another with --listen HOST:PORT (port 0: any), or end whoever holds it")
             }
-            Self::Policy(_) | Self::Store(_) | Self::Runtime(_) => None,
+            Self::Policy(_) | Self::Name(_) | Self::Store(_) | Self::Runtime(_) => None,
         }
     }
 }
@@ -112,8 +130,11 @@ impl Gateway {
     /// Reads the policy and opens the store.
     pub(super) fn start(shared: &Shared, args: &ServeArgs) -> Result<Arc<Self>, StartError> {
         let policy_path = locate(shared.policy.as_deref(), Here::Taken);
-        let live = Live::read(policy_path.as_deref(), &args.upstreams)?;
-        let store = match shared.store.as_ref().or(live.config.store.as_ref()).filter(|word| !word.is_empty()) {
+        let stamp = policy_path.as_deref().and_then(Stamp::of);
+        let config = read(policy_path.as_deref())?;
+        let named = shared.store.as_ref().filter(|word| !word.is_empty());
+        let store_of_file = named.is_none().then(|| config.store.clone());
+        let store = match named.or(config.store.as_ref()).filter(|word| !word.is_empty()) {
             Some(word) => word.parse().map_err(StartError::StoreName)?,
             None => Location::default_place().map_err(StartError::StoreName)?,
         };
@@ -125,8 +146,25 @@ impl Gateway {
                 ui::warn(&format!("the store cannot be used, circuits are kept in memory: {why}"))
             }
         }
-        let live = ArcSwap::from_pointee(live);
-        Ok(Arc::new(Self { handle, shutdown: Shutdown::new(), live, policy_path, upstreams: args.upstreams.clone() }))
+        let fingerprints = Fingerprints::beside(&store).unwrap_or_else(|cause| {
+            ui::warn(&format!(
+                "the key for fingerprints cannot be kept beside the store, so circuits of callers' own keys get new \
+                 names at the next start: {cause}"
+            ));
+            Fingerprints::of_this_process()
+        });
+        let door = Door { handle, fingerprints: Arc::new(fingerprints) };
+        let live = Live::make(config, &args.upstreams, &door, None)?;
+        live.warn();
+        Ok(Arc::new(Self {
+            door,
+            shutdown: Shutdown::new(),
+            live: ArcSwap::from_pointee(live),
+            policy_path,
+            upstreams: args.upstreams.clone(),
+            store_of_file,
+            reloads: Reloads::after(stamp),
+        }))
     }
 
     /// Returns the policy in force.
@@ -134,32 +172,61 @@ impl Gateway {
         self.live.load()
     }
 
+    /// Returns the policy file, if there is one.
+    pub(super) fn policy_path(&self) -> Option<&Path> {
+        self.policy_path.as_deref()
+    }
+
     /// Reads the policy again and puts it in force, or leaves everything as it is.
-    pub(super) fn reload(&self) -> Result<(), StartError> {
-        let live = Live::read(self.policy_path.as_deref(), &self.upstreams)?;
+    pub(super) fn read_again(&self) -> Result<Changes, StartError> {
+        let before = self.live.load_full();
+        let live = Live::make(read(self.policy_path())?, &self.upstreams, &self.door, Some(&before))?;
+        let mut changes = live.changes_since(&before);
+        changes.store = self.store_of_file.as_ref().is_some_and(|store| *store != live.config.store);
+        live.warn();
         self.live.store(Arc::new(live));
-        Ok(())
+        Ok(changes)
     }
 }
 
+fn read(path: Option<&Path>) -> Result<Config, StartError> {
+    let Some(path) = path else { return Ok(Config::built_in()) };
+    let (config, findings) = Config::load(path, Surface::Serve).inspect_err(show)?;
+    findings.iter().for_each(|finding| ui::raw(&format!("{}\n", finding.rendered.trim_end())));
+    Ok(config)
+}
+
 impl Live {
-    fn read(path: Option<&std::path::Path>, upstreams: &[NamedUrl]) -> Result<Self, StartError> {
-        let config = match path {
-            None => Config::built_in(),
-            Some(path) => {
-                let (config, findings) = Config::load(path, Surface::Serve).inspect_err(show)?;
-                findings.iter().for_each(|finding| ui::raw(&format!("{}\n", finding.rendered.trim_end())));
-                config
-            }
-        };
+    /// Makes it out of a policy file, with what of `before` is still the same.
+    fn make(config: Config, upstreams: &[NamedUrl], door: &Door, before: Option<&Self>) -> Result<Self, StartError> {
         let mut dependencies = BTreeMap::new();
         let named = config.dependencies.keys().map(String::as_str);
         for name in named.chain(upstreams.iter().map(|upstream| upstream.name.as_str())) {
             let url = upstreams.iter().find(|upstream| upstream.name == name).map(|upstream| upstream.url.as_str());
-            let dependency = Dependency::make(name, config.dependency(name, Surface::Serve), url)?;
-            dependencies.insert(name.to_owned(), Arc::new(dependency));
+            let before = before.and_then(|before| before.dependencies.get(name));
+            let written = config.dependency(name, Surface::Serve);
+            dependencies.insert(name.to_owned(), Dependency::make(name, written, url, door, before)?);
         }
         Ok(Self { config, dependencies })
+    }
+
+    /// Says what will not work, although the policy can be used.
+    fn warn(&self) {
+        self.dependencies.values().flat_map(|dependency| dependency.doubts()).for_each(|doubt| ui::warn(&doubt));
+    }
+
+    fn changes_since(&self, before: &Self) -> Changes {
+        let mut changes = Changes::default();
+        for (name, dependency) in &self.dependencies {
+            match before.dependencies.get(name) {
+                None => changes.added.push(name.clone()),
+                Some(old) if !Arc::ptr_eq(old, dependency) => changes.changed.push(name.clone()),
+                Some(_) => {}
+            }
+        }
+        let gone = before.dependencies.keys().filter(|name| !self.dependencies.contains_key(*name));
+        changes.removed = gone.cloned().collect();
+        changes
     }
 
     /// Returns a dependency by its name.

@@ -15,6 +15,7 @@ use super::args::{Address, ServeArgs};
 use super::dispatch;
 use super::framing::Watched;
 use super::gateway::{Gateway, StartError};
+use super::reload;
 use crate::ui;
 
 /// How long a caller may take for the head of a request.
@@ -39,16 +40,15 @@ pub(super) async fn serve(gateway: Arc<Gateway>, args: &ServeArgs) -> Result<(),
     // Every connection holds a sender; when the last is gone, so is the last connection.
     let (alive, mut all_gone) = mpsc::channel::<()>(1);
     let accepting = tokio::spawn(accept(listener, Arc::clone(&gateway), alive));
+    let watching = tokio::spawn(reload::watch(Arc::clone(&gateway)));
     loop {
         tokio::select! {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
-            _ = hang_up.recv() => match gateway.reload() {
-                Ok(()) => ui::say("policy reloaded"),
-                Err(error) => ui::error(&format!("policy not reloaded, the old one stays in force: {error}")),
-            },
+            _ = hang_up.recv() => gateway.reload(),
         }
     }
+    watching.abort();
     gateway.shutdown.begin();
     let ended = async {
         tokio::time::sleep(args.shutdown_pause.min(args.shutdown_grace)).await;

@@ -10,6 +10,8 @@
 mod args;
 mod body;
 mod call;
+#[expect(dead_code, reason = "the live path uses it")]
+mod credentials;
 mod dependency;
 mod dispatch;
 mod framing;
@@ -18,7 +20,10 @@ mod gateway;
 mod headers;
 mod listen;
 #[expect(dead_code, reason = "the live path uses it")]
+mod partition;
+#[expect(dead_code, reason = "the live path uses it")]
 mod problem;
+mod reload;
 mod shutdown;
 #[expect(dead_code, reason = "the live path uses it")]
 mod target;
