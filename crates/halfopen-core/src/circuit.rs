@@ -40,6 +40,12 @@ use crate::time::{Deadline, Timestamp};
 use crate::verdict::Class;
 use crate::window::Window;
 
+/// How many refused credentials in a row pause the jobs.
+const AUTH_PAUSES_JOBS: u32 = 3;
+
+/// How long the jobs of a refused credential pause before one of them tries again.
+const AUTH_PAUSE: Duration = Duration::from_secs(600);
+
 /// The unit of health: a dependency, or one partition of it, with its breaker and all that stands beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Circuit {
@@ -57,6 +63,8 @@ pub struct Circuit {
     /// Jobs that were queued when that last mattered.
     pub(crate) jobs_held: u64,
     pub(crate) auth_in_a_row: u32,
+    /// Whether a probe has succeeded since the breaker left closed.
+    pub(crate) probe_succeeded: bool,
     pub(crate) hold: Option<Held>,
     pub(crate) last_failure: Option<LastFailure>,
 }
@@ -203,6 +211,7 @@ impl Circuit {
             waiting: 0,
             jobs_held: 0,
             auth_in_a_row: 0,
+            probe_succeeded: false,
             hold: None,
             last_failure: None,
         }
@@ -212,6 +221,21 @@ impl Circuit {
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.generation
+    }
+
+    /// Returns whether a probe has succeeded in this incident: since the breaker left closed.
+    #[must_use]
+    pub fn probe_succeeded(&self) -> bool {
+        self.probe_succeeded
+    }
+
+    /// Returns until when the jobs of this circuit pause because its credential was refused three times in a row.
+    ///
+    /// From then on one of them may try, so that a repaired credential is noticed without anybody's help.
+    #[must_use]
+    pub fn jobs_paused_until(&self) -> Option<Timestamp> {
+        let failure = self.last_failure.as_ref().filter(|failure| failure.class == Class::Auth)?;
+        (self.auth_in_a_row >= AUTH_PAUSES_JOBS).then(|| failure.at + AUTH_PAUSE)
     }
 
     /// Returns what an operator sees at `now`, without changing anything.

@@ -25,5 +25,6 @@ mod ramp;
 pub mod circuit_id;
 pub mod circuit;
 pub mod pair;
+pub mod job;
 pub mod event;
 pub mod snapshot;

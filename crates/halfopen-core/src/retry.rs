@@ -142,7 +142,7 @@ fn retry_at(
         RetryAdvice::Forbidden => return Err(GiveUp::Forbidden),
         RetryAdvice::Unsaid | RetryAdvice::Allowed => {}
     }
-    may_repeat(call, verdict)?;
+    may_repeat(call.repeatable, call.command, call.last_took, verdict)?;
     if call.attempts >= policy.retry.max_attempts.get() {
         return Err(GiveUp::AttemptsUsed);
     }
@@ -165,19 +165,24 @@ fn retry_at(
 }
 
 /// Returns whether a second time is safe, given how far the attempt got.
-fn may_repeat(call: &CallSoFar, verdict: &Verdict) -> Result<(), GiveUp> {
-    if call.repeatable == Repeatable::Yes || verdict.reached == Reached::NotSent {
+pub(crate) fn may_repeat(
+    repeatable: Repeatable,
+    command: Option<CommandRerun>,
+    took: Duration,
+    verdict: &Verdict,
+) -> Result<(), GiveUp> {
+    if repeatable == Repeatable::Yes || verdict.reached == Reached::NotSent {
         return Ok(());
     }
-    let safe = match call.command {
-        Some(command) => may_run_again(command, call.last_took, verdict),
+    let safe = match command {
+        Some(command) => may_run_again(command, took, verdict),
         None => match verdict.reached {
             Reached::NotSent => true,
             Reached::Refused => proves_nothing_was_done(verdict.class),
             Reached::Unknown | Reached::Answered => false,
         },
     };
-    match (safe, call.command, verdict.work) {
+    match (safe, command, verdict.work) {
         (true, _, _) => Ok(()),
         (false, Some(_), Work::Shown) => Err(GiveUp::WorkShown),
         (false, Some(_), Work::Unknown | Work::None) | (false, None, _) => Err(GiveUp::UnknownEnd),

@@ -1,4 +1,4 @@
-//! Turns circuits and events into the form that is stored, and back.
+//! Turns circuits, events and jobs into the form that is stored, and back.
 //!
 //! A stored circuit is one JSON object with the number of its form. The stored types are written here and nowhere
 //! derived from the core's, so that a renamed field inside cannot change what old files mean; the golden files beside
@@ -11,20 +11,24 @@
 
 mod record;
 mod stored;
+mod job;
+mod request;
 
 use crate::circuit::Circuit;
 
+pub use job::{decode_entry, decode_job, encode_entry, encode_job};
 pub use record::{EventRecord, record};
+pub use request::{decode_request, decode_result, encode_request, encode_result};
 
 /// The form that is written.
 const FORM: u32 = 1;
 
-/// Why a stored circuit could not be read.
+/// Why something stored could not be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SnapshotError {
     /// It was written by a newer version of halfopen.
-    #[error("stored circuit has form {found}, this version reads up to {known}")]
+    #[error("what is stored has form {found}, this version reads up to {known}")]
     Newer {
         /// Its form.
         found: u32,
@@ -32,7 +36,7 @@ pub enum SnapshotError {
         known: u32,
     },
     /// It is not what we write.
-    #[error("stored circuit cannot be read: {0}")]
+    #[error("what is stored cannot be read: {0}")]
     Malformed(String),
 }
 
@@ -69,4 +73,29 @@ pub fn decode(text: &str) -> Result<Circuit, SnapshotError> {
             Ok(_) | Err(_) => Err(SnapshotError::Malformed(cause.to_string())),
         },
     }
+}
+
+/// Reads a stored form that is not a circuit's, and says which number it has if that is a newer one.
+fn read_form<T: serde::de::DeserializeOwned>(
+    text: &str,
+    form_of: impl FnOnce(&T) -> u32,
+    known: u32,
+) -> Result<T, SnapshotError> {
+    let read = serde_json::from_str::<T>(text);
+    // A newer form may differ so much that it cannot be read as this one; its number still can.
+    let form = match &read {
+        Ok(stored) => form_of(stored),
+        Err(_) => serde_json::from_str::<FormOnly>(text).map_err(malformed)?.form,
+    };
+    if form > known {
+        return Err(SnapshotError::Newer { found: form, known });
+    }
+    if form != known {
+        return Err(SnapshotError::Malformed(format!("form {form} was never written")));
+    }
+    read.map_err(malformed)
+}
+
+fn malformed(cause: impl std::fmt::Display) -> SnapshotError {
+    SnapshotError::Malformed(cause.to_string())
 }

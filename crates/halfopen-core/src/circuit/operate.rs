@@ -55,6 +55,7 @@ impl Circuit {
         self.throttle = None;
         self.episode = None;
         self.auth_in_a_row = 0;
+        self.probe_succeeded = false;
         self.last_failure = None;
         self.ramp = None;
         events.push(self.event_from(from, now, EventKind::Reset { by }));

@@ -168,6 +168,7 @@ impl Circuit {
     /// HalfOpen → Closed: probes succeeded.
     pub(super) fn recover(&mut self, policy: &Policy, facts: Facts, now: Timestamp, events: &mut Vec<Event>) {
         self.breaker = Breaker::Closed;
+        self.probe_succeeded = false;
         self.generation += 1;
         self.since = now;
         self.window.clear();

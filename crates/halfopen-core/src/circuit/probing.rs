@@ -56,6 +56,7 @@ impl Circuit {
         half.neutral_in_a_row = 0;
         let successes = half.successes;
         self.auth_in_a_row = 0;
+        self.probe_succeeded = true;
         events.push(self.event(
             now,
             EventKind::ProbeEnded { result: ProbeResult::Success, class: Some(Class::Success), successes },

@@ -44,6 +44,8 @@ pub(super) struct Stored {
     jobs_held: u64,
     #[serde(default, skip_serializing_if = "is_zero_u32")]
     auth_in_a_row: u32,
+    #[serde(default, skip_serializing_if = "is_false")]
+    probe_succeeded: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     hold: Option<StoredHold>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -141,6 +143,7 @@ impl Stored {
             waiting: circuit.waiting,
             jobs_held: circuit.jobs_held,
             auth_in_a_row: circuit.auth_in_a_row,
+            probe_succeeded: circuit.probe_succeeded,
             hold: circuit.hold.as_ref().map(|hold| StoredHold {
                 state: hold.state.as_str().to_owned(),
                 until: hold.until.map(deadline_of),
@@ -176,6 +179,7 @@ impl Stored {
             waiting: self.waiting,
             jobs_held: self.jobs_held,
             auth_in_a_row: self.auth_in_a_row,
+            probe_succeeded: self.probe_succeeded,
             hold: self.hold.map(hold).transpose()?,
             last_failure: self.last_failure.map(failure).transpose()?,
         })
@@ -358,4 +362,9 @@ fn is_zero(number: &u64) -> bool {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
 fn is_zero_u32(number: &u32) -> bool {
     *number == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
+fn is_false(flag: &bool) -> bool {
+    !*flag
 }

@@ -1,0 +1,158 @@
+//! Holds what a job sends, and what came back.
+//!
+//! The exact bytes are kept, because a key protects only the same bytes: a request that is written anew with a fresh
+//! time stamp is another request to the dependency. Secrets are not among them: whoever makes a request leaves out what
+//! is added at sending, and names the credential instead. The stored form is [`crate::snapshot`]'s business.
+
+use std::time::Duration;
+
+use crate::outcome::Exit;
+
+/// What a job sends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JobRequest {
+    /// An HTTP request.
+    Http(HttpRequest),
+    /// A command.
+    Command(CommandRequest),
+}
+
+/// An HTTP request as it was accepted, without what is added when it is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpRequest {
+    /// The method, upper case.
+    pub method: String,
+    /// Path and query below the dependency's upstream; the host is never the caller's choice.
+    pub target: String,
+    /// The headers that are sent, in their order; none that is a secret or belongs to one connection.
+    pub headers: Vec<(String, Vec<u8>)>,
+    /// The name of the credential that is added; `None` is the policy's first.
+    pub credential: Option<String>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+/// A command as it was accepted, pinned to whom and where it may run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandRequest {
+    /// The host it was accepted on; it runs on no other.
+    pub host: String,
+    /// The numeric user it was accepted from; it runs as no other.
+    pub user: u32,
+    /// The absolute path of the executable, as bytes of the platform.
+    pub executable: Vec<u8>,
+    /// The arguments, the name it is called by first.
+    pub argv: Vec<Vec<u8>>,
+    /// The working directory.
+    pub cwd: Vec<u8>,
+    /// Variables that are set, with their values.
+    pub env: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Variables that are read from the worker's own environment.
+    pub env_from: Vec<String>,
+    /// What it reads on standard input.
+    pub stdin: Vec<u8>,
+    /// Where its standard output is to be written, if it was asked for.
+    pub output: Option<Vec<u8>>,
+}
+
+/// What came back from the attempt that ended a job, or what an operator said became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JobResult {
+    /// An HTTP answer.
+    Http {
+        /// Its status.
+        status: u16,
+        /// Its headers, in their order.
+        headers: Vec<(String, Vec<u8>)>,
+        /// Its body, cut to the store's bound.
+        body: Vec<u8>,
+        /// Whether the body was cut.
+        cut: bool,
+    },
+    /// The end of a command.
+    Command {
+        /// How it ended.
+        exit: Exit,
+        /// Its standard output, cut to the store's bound.
+        stdout: Vec<u8>,
+        /// Whether it was cut.
+        cut: bool,
+        /// How long it ran.
+        took: Duration,
+    },
+    /// An operator's words.
+    Stated(String),
+}
+
+impl JobRequest {
+    /// Returns how many bytes it holds, for the queue's bound.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let pairs = |pairs: &[(String, Vec<u8>)]| pairs.iter().map(|(name, value)| name.len() + value.len()).sum();
+        let sum: usize = match self {
+            Self::Http(http) => {
+                let headers: usize = pairs(&http.headers);
+                http.method.len() + http.target.len() + headers + http.body.len()
+            }
+            Self::Command(command) => {
+                let env: usize = command.env.iter().map(|(name, value)| name.len() + value.len()).sum();
+                let argv: usize = command.argv.iter().map(Vec::len).sum();
+                command.executable.len() + argv + command.cwd.len() + env + command.stdin.len()
+            }
+        };
+        sum as u64
+    }
+
+    /// Takes the part out that may be large, to be kept apart: the body, or standard input.
+    pub fn take_body(&mut self) -> Vec<u8> {
+        match self {
+            Self::Http(http) => std::mem::take(&mut http.body),
+            Self::Command(command) => std::mem::take(&mut command.stdin),
+        }
+    }
+
+    /// Puts back what [`JobRequest::take_body`] took out.
+    pub fn put_body(&mut self, bytes: Vec<u8>) {
+        match self {
+            Self::Http(http) => http.body = bytes,
+            Self::Command(command) => command.stdin = bytes,
+        }
+    }
+}
+
+impl JobResult {
+    /// Takes the part out that may be large.
+    pub fn take_body(&mut self) -> Vec<u8> {
+        match self {
+            Self::Http { body, .. } => std::mem::take(body),
+            Self::Command { stdout, .. } => std::mem::take(stdout),
+            Self::Stated(_) => Vec::new(),
+        }
+    }
+
+    /// Puts back what [`JobResult::take_body`] took out.
+    pub fn put_body(&mut self, bytes: Vec<u8>) {
+        match self {
+            Self::Http { body, .. } => *body = bytes,
+            Self::Command { stdout, .. } => *stdout = bytes,
+            Self::Stated(_) => {}
+        }
+    }
+
+    /// Cuts the part that may be large to `bytes_max`, and says so in the result.
+    pub fn cut_to(&mut self, bytes_max: usize) {
+        match self {
+            Self::Http { body, cut, .. } | Self::Command { stdout: body, cut, .. } => {
+                if body.len() > bytes_max {
+                    body.truncate(bytes_max);
+                    *cut = true;
+                }
+            }
+            Self::Stated(words) => {
+                let end =
+                    words.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= bytes_max).last();
+                words.truncate(end.unwrap_or(0));
+            }
+        }
+    }
+}
