@@ -226,6 +226,33 @@ fn a_cap_below_the_first_cooldown_is_refused() {
     );
 }
 
+#[test_case("cache: {max_age_sec: 60}", "`cache` is written, but `on_open.action` never comes to it")]
+#[test_case("on_open: {action: [cache, fail_fast]}", "`cache` is an action, but no cache is kept")]
+#[test_case(
+    "on_open: {action: cache}\n  cache: {max_age_sec: 60}",
+    "to a POST its last answer is given only with `replay: always`"
+)]
+#[test_case("profile: vertex\n  upstream: https://a.example.com", "`profile` is `vertex`, and there is no such pack")]
+#[test_case(
+    "upstream: https://api.openai.com/v1\n  on_open: {action: queue}",
+    "SDKs for `openai` take for a broken answer"
+)]
+fn what_only_the_gateway_does_is_checked(lines: &str, expected: &str) {
+    assert!(rendered(&guard(lines)).contains(expected), "{}", rendered(&guard(lines)));
+}
+
+#[test]
+fn a_fallback_that_the_gateway_cannot_reach_is_warned_about() {
+    let text = |upstream: &str| {
+        format!(
+            "dependencies:\n- name: a\n  upstream: https://a.example.com\n  on_open: {{action: fallback}}\n  \
+             fallback: b\n- name: b\n{upstream}"
+        )
+    };
+    assert!(rendered(&text("")).contains("`b` has no `upstream`, so no call can go there"));
+    assert!(!rendered(&text("  upstream: https://b.example.com\n")).contains("no call can go there"));
+}
+
 /// S030: an open breaker must outlive any clean-up.
 #[test]
 fn a_journal_kept_for_less_than_a_cooldown_is_refused() {

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use halfopen_core::classify::raw::RawRule;
-use halfopen_core::classify::{ProfileError, check_rules, profiles};
+use halfopen_core::classify::{ProfileError, check_rules, profile_for_host, profiles};
 use halfopen_core::policy::{Mode, OnOpenAction, Policy, Replay, Surface};
 
 use super::finding::Level;
@@ -28,13 +28,23 @@ const LLM_PROFILES: &[&str] = &[
     "openai",
     "anthropic",
     "gemini",
-    "vertex",
     "azure-openai",
     "openrouter",
     "groq",
     "mistral",
     "cohere",
     "together",
+    "fireworks",
+    "deepseek",
+    "xai",
+    "cerebras",
+    "moonshot",
+    "kimi",
+    "zai",
+    "dashscope",
+    "nvidia-nim",
+    "github-models",
+    "litellm",
     "huggingface",
     "replicate",
 ];
@@ -99,15 +109,9 @@ fn profile(reader: &mut Reader<'_>, raw: &Raw) {
         Some(near) => format!("the nearest pack is `{near}`"),
         None => format!("known packs are {}", known.join(", ")),
     };
-    // A file that is written for the gateway names packs for APIs, which this version does not have.
-    let later = LLM_PROFILES.contains(&name.as_str()) && raw.get("upstream").is_some();
-    let (level, message) = if later {
-        (Level::Warning, format!("there is no pack `{name}` in this version"))
-    } else {
-        (Level::Error, format!("`profile` is `{name}`, and there is no such pack"))
-    };
     if !reader.remarks.iter().any(|remark| remark.span == span) {
-        reader.remark_at("profile", level, &span, message, Some(help));
+        let message = format!("`profile` is `{name}`, and there is no such pack");
+        reader.remark_at("profile", Level::Error, &span, message, Some(help));
     }
 }
 
@@ -259,7 +263,7 @@ impl About<'_, '_> {
         if queues || actions.contains(&OnOpenAction::ManualReview) {
             self.note(
                 action,
-                "the durable queue is not in this version: halfopen run fails fast instead, and says so".to_owned(),
+                "the durable queue is not in this version: calls fail fast instead, and are told so".to_owned(),
                 "the key can stay; what else it needs is checked already",
             );
         }
@@ -270,8 +274,10 @@ impl About<'_, '_> {
                 "write `probe`, or `idempotency`, or `replay: always` where a second time does no harm",
             );
         }
-        let llm = self.policy.profile.as_deref().filter(|profile| LLM_PROFILES.contains(profile)).map(str::to_owned);
-        if let Some(profile) = llm.filter(|_| queues && self.raw.get("upstream").is_some()) {
+        let upstream = self.raw.text("upstream");
+        let by_host = || upstream.as_deref().and_then(host).map(profile_for_host).map(str::to_owned);
+        let llm = self.policy.profile.clone().or_else(by_host).filter(|name| LLM_PROFILES.contains(&name.as_str()));
+        if let Some(profile) = llm.filter(|_| queues && upstream.is_some()) {
             self.warn(
                 action,
                 format!("`queue` answers 202, which SDKs for `{profile}` take for a broken answer"),
@@ -292,6 +298,27 @@ impl About<'_, '_> {
                 "write `fallback: NAME` beside `on_open`",
             );
         }
+        for (key, kept) in [("cache", OnOpenAction::Cache), ("fallback", OnOpenAction::Fallback)] {
+            if self.raw.get(key).is_some() && !actions.contains(&kept) {
+                self.warn(
+                    key,
+                    format!("`{key}` is written, but `on_open.action` never comes to it"),
+                    "add it to `on_open.action`, or leave it out",
+                );
+            }
+        }
+        if actions.contains(&OnOpenAction::Cache)
+            && self.raw.get("cache").is_some()
+            && self.policy.replay != Replay::Always
+        {
+            self.note(
+                action,
+                "`cache` answers GET and HEAD: to a POST its last answer is given only with `replay: always`"
+                    .to_owned(),
+                "write it where a second time of the same request does no harm",
+            );
+        }
+        self.fallback_has_an_address(&actions);
         let last =
             actions.iter().position(|action| matches!(action, OnOpenAction::FailFast | OnOpenAction::ManualReview));
         if let Some(last) = last.filter(|last| last + 1 < actions.len()) {
@@ -300,6 +327,20 @@ impl About<'_, '_> {
                 action,
                 format!("`{word}` can always be done: what stands behind it is never tried"),
                 "put it last",
+            );
+        }
+    }
+
+    /// Warns of another dependency that the gateway cannot reach, where this one is written for the gateway.
+    fn fallback_has_an_address(&mut self, actions: &[OnOpenAction]) {
+        let Some(to) = self.raw.text("fallback").filter(|_| actions.contains(&OnOpenAction::Fallback)) else { return };
+        let other = self.file.dependencies.iter().find(|other| other.text("name").as_deref() == Some(to.as_str()));
+        let reached = other.is_none_or(|other| other.over(&self.file.defaults).get("upstream").is_some());
+        if self.raw.get("upstream").is_some() && !reached {
+            self.warn(
+                "fallback",
+                format!("`{to}` has no `upstream`, so no call can go there"),
+                &format!("write `upstream` at `{to}`, or start with --upstream {to}=URL"),
             );
         }
     }
@@ -376,6 +417,15 @@ fn not_sent(reader: &mut Reader<'_>, file: &RawFile) {
     reader.remark_at(path, Level::Note, &span, message, Some(help));
 }
 
+/// Returns the host of a URL that the reader has let pass.
+fn host(url: &str) -> Option<&str> {
+    let authority = url.split_once("://")?.1.split(['/', '?', '#']).next()?;
+    Some(match authority.strip_prefix('[') {
+        Some(v6) => v6.split(']').next()?,
+        None => authority.split(':').next()?,
+    })
+}
+
 /// Writes a duration as a person would.
 fn text(duration: Duration) -> String {
     let seconds = duration.as_secs_f64();
@@ -389,4 +439,23 @@ fn text(duration: Duration) -> String {
         (seconds / 3600.0, "h")
     };
     format!("{} {unit}", (n * 100.0).round() / 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_profile_whose_callers_are_sdks_exists() {
+        for name in LLM_PROFILES {
+            assert!(profiles().contains(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_host_of_a_url_is_found() {
+        assert_eq!(host("https://api.openai.com/v1"), Some("api.openai.com"));
+        assert_eq!(host("http://[::1]:8080/x"), Some("::1"));
+        assert_eq!(host("http://ocr:8080"), Some("ocr"));
+    }
 }
