@@ -87,9 +87,29 @@ impl Fingerprints {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }
+        Fingerprint::cut(hash)
+    }
+
+    /// Returns the name of something long that comes in pieces, wherever it is cut.
+    #[must_use]
+    pub fn of_whole<'a>(&self, pieces: impl IntoIterator<Item = &'a [u8]>) -> Fingerprint {
+        let mut hash = self.keyed.clone();
+        pieces.into_iter().for_each(|piece| hash.update(piece));
+        Fingerprint::cut(hash)
+    }
+}
+
+impl Fingerprint {
+    fn cut(hash: Sha256) -> Self {
         let mut short = [0; 16];
         short.iter_mut().zip(hash.finalize()).for_each(|(to, from)| *to = from);
-        Fingerprint(short)
+        Self(short)
+    }
+
+    /// Returns all of it, to make another one of.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
     }
 }
 

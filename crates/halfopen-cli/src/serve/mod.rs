@@ -23,6 +23,8 @@ mod listen;
 mod partition;
 #[expect(dead_code, reason = "the live path uses it")]
 mod problem;
+#[expect(dead_code, reason = "the live path uses it")]
+mod refuse;
 mod reload;
 mod shutdown;
 #[expect(dead_code, reason = "the live path uses it")]

@@ -30,6 +30,7 @@ use http::HeaderMap;
 use http::header::{HeaderName, HeaderValue};
 
 use crate::ui;
+pub(in crate::serve) use token::KEY_FIELDS;
 
 /// The field by which a caller names the region its call goes to.
 const REGION: &str = "halfopen-region";

@@ -8,7 +8,7 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
 /// Fields that hold a key and nothing else.
-const KEY_FIELDS: &[&str] = &[
+pub(in crate::serve) const KEY_FIELDS: &[&str] = &[
     "x-api-key",
     "api-key",
     "x-goog-api-key",
