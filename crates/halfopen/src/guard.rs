@@ -26,6 +26,7 @@
 //! ```
 
 mod coarse;
+mod owned;
 mod shards;
 mod snapshot;
 mod watch;
@@ -41,6 +42,8 @@ use halfopen_core::verdict::{Class, Verdict};
 
 use crate::handle::{Handle, Route};
 use snapshot::{Inner, Word};
+
+pub use owned::{Permitted, Renewal};
 
 /// Guards the calls of one route. Cheap to clone; clones are the same guard.
 #[derive(Clone, Debug)]

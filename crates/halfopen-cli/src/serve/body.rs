@@ -4,6 +4,8 @@ use bytes::Bytes;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
 
+use super::relay::Relay;
+
 /// Why a body cannot be finished. The connection is then cut, so that nobody takes a part for the whole.
 pub(super) type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -13,4 +15,9 @@ pub(super) type Body = UnsyncBoxBody<Bytes, BodyError>;
 /// Returns a body that is known as a whole.
 pub(super) fn full(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
+}
+
+/// Returns the body of an answer that is passed on.
+pub(super) fn streamed(relay: Relay) -> Body {
+    relay.boxed_unsync()
 }

@@ -1,29 +1,462 @@
 //! Carries one call of a caller through: the door, the attempts, the waits between them.
+//!
+//! This is the whole loop of the gateway, to be read aloud: admitted, attempted, judged, decided, again. Waiting holds
+//! no permit and uses no attempt; whoever has waited asks the door again. What a verdict means for a circuit or for a
+//! repetition the core decides. What is decided here is what only a gateway knows: whether the request can be sent
+//! again, whether its key is honoured, and what the caller is told.
+//!
+//! The dependency's own answer goes to the caller as it came, the last one if there were several. An answer of our own
+//! is given only where there is none: refused, not reached, too late, or sent and of unknown end.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use http::{Request, Response, StatusCode};
+use halfopen::guard::Refused;
+use halfopen_core::chance::Chance;
+use halfopen_core::outcome::Reached;
+use halfopen_core::pair::Side;
+use halfopen_core::permit::{Ask, Refusal, RefusalReason};
+use halfopen_core::policy::{Mode, ProbeWith, Replay};
+use halfopen_core::retry::{self, CallSoFar, Decision, GiveUp, Repeatable};
+use halfopen_core::time::Timestamp;
+use halfopen_core::verdict::{About, Class, Verdict};
+use http::header::HeaderName;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
 use hyper::body::Incoming;
 
-use super::body::{self, Body};
+use super::attempt::{Attempt, Ended, Failed, Limits, Sendable};
+use super::body::Body;
 use super::dependency::Dependency;
+use super::door::{self, Admitted};
 use super::gateway::Gateway;
+use super::headers;
+use super::partition::{Asked, Judges};
+use super::probe;
+use super::problem::{ATTEMPTS, CIRCUIT, Kind, OUTCOME, Problem, RetryAt};
+use super::upload::Upload;
+use super::upstream::{Choose, Pool};
+
+/// How long an attempt may take where the policy says nothing.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a caller that waits for somebody else's probe stays away, half to one and a half times.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// Nobody asks the door again sooner.
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+/// How often a caller that waits for a circuit looks whether it was let go.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// No attempt starts with less than this left of the call's deadline, or a tenth of it, if that is less.
+const ATTEMPT_MIN: Duration = Duration::from_secs(1);
+
+/// Says why a call had no further attempt where its answer does not say it.
+const REASON: HeaderName = HeaderName::from_static("halfopen-reason");
 
 /// Carries a call to `dependency` through; `path` is what stood behind its name, with its leading slash and query.
 pub(super) async fn carry(
-    _gateway: &Arc<Gateway>,
+    gateway: &Arc<Gateway>,
     dependency: &Arc<Dependency>,
-    _path: &str,
-    _request: Request<Incoming>,
+    path: &str,
+    request: Request<Incoming>,
 ) -> Response<Body> {
-    let text = match &dependency.upstream {
-        None => format!(
-            "dependency `{}` has no `upstream`; add it to the policy, or start with --upstream\n",
-            dependency.name
-        ),
-        Some(_) => "not reached\n".to_owned(),
+    match Call::begin(gateway, dependency, path, request).await {
+        Ok(call) => call.carry_through().await,
+        Err(problem) => problem.dependency(&dependency.name).answer(dependency.dialect),
+    }
+}
+
+/// One call.
+struct Call<'a> {
+    gateway: &'a Arc<Gateway>,
+    dependency: &'a Arc<Dependency>,
+    pool: &'a Arc<Pool>,
+    judges: Arc<Judges>,
+    request: Sendable,
+    repeatable: Repeatable,
+    started: Instant,
+    attempts: u32,
+    /// At which circuits we count among those who wait.
+    held_back: Vec<Side>,
+}
+
+impl<'a> Call<'a> {
+    /// Makes a call out of a request, or says why it is none.
+    async fn begin(
+        gateway: &'a Arc<Gateway>,
+        dependency: &'a Arc<Dependency>,
+        path: &str,
+        request: Request<Incoming>,
+    ) -> Result<Self, Box<Problem>> {
+        let (Some(upstream), Some(pool)) = (&dependency.upstream, &dependency.pool) else {
+            let text =
+                format!("Add `upstream` to `{0}` in the policy, or start with --upstream {0}=URL.", dependency.name);
+            return Err(Box::new(Problem::new(Kind::NoUpstream, text)));
+        };
+        let (mut parts, body) = request.into_parts();
+        let whole = upstream.target(path).map_err(|fault| {
+            let text = format!("The path holds {fault}. {}", fault.advice());
+            Box::new(Problem::new(Kind::PathOutside, text))
+        })?;
+        let target = whole.path_and_query().cloned().map_or_else(|| Uri::from_static("/"), Uri::from);
+        let policy = &dependency.policy;
+        let credential = dependency
+            .credentials
+            .chosen(&dependency.name, &parts.headers)
+            .map_err(|unknown| Box::new(unknown.problem()))?;
+        let kept_bytes_max = if policy.mode == Mode::Observe || policy.retry.max_attempts.get() == 1 {
+            0
+        } else {
+            policy.replay_body_bytes_max
+        };
+        let looked_at = dependency.partitions.body_bytes_wanted();
+        let upload = Upload::new(body, kept_bytes_max, looked_at);
+        let beginning = if looked_at > 0 { upload.beginning(looked_at).await } else { Vec::new() };
+        let judges = dependency.partitions.judges(&Asked {
+            headers: &parts.headers,
+            path,
+            body: &beginning,
+            credential: credential.map(|credential| credential.name.as_str()),
+        });
+        headers::to_dependency(&mut parts.headers, upstream.host_field(), parts.version);
+        if let Some(credential) = credential {
+            let put = credential.put(&mut parts.headers);
+            put.map_err(|missing| Box::new(missing.problem(&dependency.name)))?;
+        }
+        let repeatable = repeatable(dependency, &parts.method, &parts.headers);
+        Ok(Self {
+            gateway,
+            dependency,
+            pool,
+            judges,
+            request: Sendable { method: parts.method, target, headers: parts.headers, upload },
+            repeatable,
+            started: Instant::now(),
+            attempts: 0,
+            held_back: Vec::new(),
+        })
+    }
+
+    async fn carry_through(mut self) -> Response<Body> {
+        self.dependency.counts.call();
+        let mut ask = Ask::Fresh;
+        let mut choose = Choose::Any;
+        let mut last = None;
+        loop {
+            let admitted = match self.admitted(ask).await {
+                Ok(admitted) => admitted,
+                Err(refused) => return self.refused(refused, last),
+            };
+            let Some(admitted) = self.tried_cheaply(admitted).await else {
+                ask = Ask::Waited(None);
+                continue;
+            };
+            let failed = match self.attempt(admitted, choose).await {
+                Ended::Well(response) => return self.passed_on(response, Class::Success),
+                Ended::Failed(failed) => failed,
+                Ended::CallerBrokeOff => {
+                    return self
+                        .problem(Kind::BadRequest, "The request's body broke off.")
+                        .answer(self.dependency.dialect);
+                }
+                Ended::CallerTooSlow => {
+                    let text = "The request's body did not come to its end within `timeout_ms`.";
+                    return self.problem(Kind::CallerTooSlow, text).answer(self.dependency.dialect);
+                }
+            };
+            if self.observes() {
+                return self.gave_up(failed, None);
+            }
+            let raced = failed.raced;
+            let at = match self.decide(&failed) {
+                Ok(at) => at,
+                Err(why) => return self.gave_up(failed, Some(why)),
+            };
+            ask = self.before_the_next(&failed.verdict, at).await;
+            choose = if raced { Choose::New } else { Choose::Any };
+            last = Some(failed);
+        }
+    }
+
+    fn observes(&self) -> bool {
+        self.dependency.policy.mode == Mode::Observe
+    }
+
+    /// Asks the door until it lets us through, or until waiting is no longer possible.
+    async fn admitted(&mut self, mut ask: Ask) -> Result<Admitted, Refused> {
+        let counts = &self.dependency.counts;
+        let mut refused_for: Vec<RefusalReason> = Vec::new();
+        loop {
+            let refused = match door::ask(&self.judges.guard, ask, counts).await {
+                Ok(admitted) => {
+                    self.held_back.clear();
+                    return Ok(admitted);
+                }
+                Err(refused) => refused,
+            };
+            if self.observes() {
+                counts.would_refuse.add();
+                return Ok(Admitted::without(counts));
+            }
+            let Refused { side, refusal } = refused;
+            // Whoever asks again for the same reason, or takes its turn to come back, is no further refusal.
+            let takes_its_turn = refusal.reason == RefusalReason::Ramp && !self.held_back.is_empty();
+            if !refused_for.contains(&refusal.reason) {
+                refused_for.push(refusal.reason);
+                if !takes_its_turn {
+                    counts.refused.add();
+                }
+            }
+            let Some(at) = self.worth_waiting(&refusal) else { return Err(refused) };
+            self.hold_back(side).await;
+            counts.waits.add();
+            self.wait_at_the_door(at, refusal.reason).await;
+            ask = Ask::Waited(refusal.slot);
+        }
+    }
+
+    /// Returns until when a refusal is waited for, if it is.
+    fn worth_waiting(&self, refusal: &Refusal) -> Option<Timestamp> {
+        let at = refusal.retry_at?;
+        let policy = &self.dependency.policy;
+        let longest = match refusal.reason {
+            RefusalReason::Throttled | RefusalReason::Ramp => policy.retry.max_wait.max(policy.on_open.wait),
+            RefusalReason::Open | RefusalReason::ProbesOut | RefusalReason::Held => policy.on_open.wait,
+        };
+        let now = self.gateway.door.handle.clock().now();
+        // What was waited for before counts too: a refusal that is renewed again and again has no end.
+        let spent = if self.attempts == 0 { self.started.elapsed() } else { Duration::ZERO };
+        let wait = now.until(at);
+        let fits = wait.saturating_add(spent) <= longest;
+        (fits && self.left().is_none_or(|left| wait < left)).then_some(at)
+    }
+
+    /// Waits for a refusal to end: until its instant, or until the circuit lets callers through again.
+    async fn wait_at_the_door(&self, at: Timestamp, reason: RefusalReason) {
+        let now = self.gateway.door.handle.clock().now();
+        let stated = now.until(at).max(PAUSE_MIN);
+        match reason {
+            RefusalReason::Ramp => tokio::time::sleep(stated).await,
+            // A probe is judged as soon as it answers, long before its lease is over.
+            RefusalReason::ProbesOut => {
+                tokio::time::sleep(stated.min(ASK_AGAIN.mul_f64(0.5 + fastrand::f64()))).await;
+            }
+            RefusalReason::Open | RefusalReason::Throttled | RefusalReason::Held => {
+                let end = tokio::time::Instant::now() + stated;
+                while tokio::time::Instant::now() < end && !self.judges.guard.looks_free() {
+                    tokio::time::sleep_until(end.min(tokio::time::Instant::now() + LOOK_EVERY)).await;
+                }
+            }
+        }
+    }
+
+    /// Notes that we are going to come back, once for each time that we are held.
+    async fn hold_back(&mut self, side: Side) {
+        if !self.held_back.contains(&side) {
+            self.held_back.push(side);
+            door::hold_back(&self.judges.guard, side).await;
+        }
+    }
+
+    /// Asks the policy's cheap URL before real work is risked as a probe. It may fail the round; it may not deliver the
+    /// success that closes the circuit.
+    async fn tried_cheaply(&self, admitted: Admitted) -> Option<Admitted> {
+        let Some(ProbeWith::Url(url)) = self.dependency.policy.probe.as_ref().filter(|_| admitted.is_probe()) else {
+            return Some(admitted);
+        };
+        match probe::ask(url, self.limits().whole).await {
+            Ok(()) => Some(admitted),
+            Err(verdict) => {
+                admitted.settle(&verdict).await;
+                None
+            }
+        }
+    }
+
+    /// Makes one attempt.
+    async fn attempt(&mut self, admitted: Admitted, choose: Choose) -> Ended {
+        self.attempts += 1;
+        if self.attempts > 1 {
+            self.dependency.counts.retries.add();
+        }
+        let attempt = Attempt {
+            handle: &self.gateway.door.handle,
+            dependency: self.dependency,
+            pool: self.pool,
+            request: &self.request,
+            limits: self.limits(),
+            // A probe asks whether the dependency can be reached, not whether an old connection still stands.
+            choose: if admitted.is_probe() { Choose::New } else { choose },
+        };
+        attempt.make(admitted).await
+    }
+
+    fn limits(&self) -> Limits {
+        if self.observes() {
+            return Limits::default();
+        }
+        let policy = &self.dependency.policy;
+        let timeout = policy.timeout.unwrap_or(TIMEOUT);
+        Limits {
+            whole: Some(self.left().map_or(timeout, |left| timeout.min(left))),
+            first_byte: policy.first_byte,
+            idle: policy.idle,
+        }
+    }
+
+    /// Returns how much of the call's time is left.
+    fn left(&self) -> Option<Duration> {
+        self.dependency.policy.retry.deadline.map(|deadline| deadline.saturating_sub(self.started.elapsed()))
+    }
+
+    /// Decides whether there is another attempt, and when.
+    fn decide(&self, failed: &Failed) -> Result<Timestamp, GaveUp> {
+        let policy = &self.dependency.policy;
+        let now = self.gateway.door.handle.clock().now();
+        let clock_start = now - self.started.elapsed();
+        let so_far = CallSoFar {
+            attempts: self.attempts,
+            started_at: clock_start,
+            last_took: Duration::ZERO,
+            repeatable: self.repeatable,
+            command: None,
+            recent: self.dependency.budget.recent(self.dependency.counts.calls(), Instant::now()),
+            max_wait: policy.retry.max_wait,
+        };
+        let chance = Chance::from_seed(fastrand::u64(..));
+        let at = match retry::decide(policy, &so_far, &failed.verdict, now, chance) {
+            // A failure is never finished.
+            Decision::Finish => return Err(GaveUp::Core(GiveUp::DoesNotHeal)),
+            Decision::RetryAt(_) if failed.raced => now,
+            Decision::RetryAt(at) => at,
+            Decision::GiveUp(why) => return Err(GaveUp::Core(why)),
+        };
+        if !self.request.upload.can_be_sent_again() {
+            return Err(GaveUp::BodyNotReplayable);
+        }
+        if let (Some(left), Some(whole)) = (self.left(), policy.retry.deadline)
+            && now.until(at) + ATTEMPT_MIN.min(whole / 10) > left
+        {
+            return Err(GaveUp::Core(GiveUp::DeadlineTooNear));
+        }
+        Ok(at)
+    }
+
+    /// Waits until the next attempt; returns how it asks the door.
+    async fn before_the_next(&mut self, verdict: &Verdict, at: Timestamp) -> Ask {
+        let ask = if verdict.hint.is_some() {
+            // Everybody was told to wait: whoever comes back does so in turn.
+            let side = match verdict.about {
+                About::Account if self.judges.route.account.is_some() => Side::Account,
+                About::Account | About::Place | About::Caller | About::Nobody => Side::Place,
+            };
+            self.hold_back(side).await;
+            Ask::Waited(None)
+        } else {
+            self.dependency.budget.spend(Instant::now());
+            Ask::Fresh
+        };
+        let wait = self.gateway.door.handle.clock().now().until(at);
+        if !wait.is_zero() {
+            self.dependency.counts.waits.add();
+            tokio::time::sleep(wait).await;
+        }
+        ask
+    }
+
+    /// Returns the answer to a call that was refused. Where an attempt has been made, its own answer says more.
+    fn refused(&self, refused: Refused, last: Option<Box<Failed>>) -> Response<Body> {
+        let Refused { side, refusal } = refused;
+        let counts = &self.dependency.counts;
+        if let Some(failed) = last {
+            return self.gave_up(failed, None);
+        }
+        counts.degraded.add();
+        let route = &self.judges.route;
+        let circuit = match side {
+            Side::Account => route.account.as_ref().unwrap_or(&route.place),
+            Side::Place => &route.place,
+        };
+        let state = match refusal.reason {
+            RefusalReason::Open | RefusalReason::Held => Some("open"),
+            RefusalReason::ProbesOut => Some("half_open"),
+            RefusalReason::Throttled | RefusalReason::Ramp => None,
+        };
+        let clock = self.gateway.door.handle.clock();
+        let read = clock.read();
+        let retry_at = refusal.retry_at.and_then(|at| {
+            let after = read.now.until(at);
+            let at = jiff::Timestamp::from_millisecond(read.wall_ms).ok()?.checked_add(after).ok()?;
+            Some(RetryAt { after, at })
+        });
+        self.problem(Kind::CircuitOpen, "It was not sent.")
+            .circuit(&circuit.to_string(), state)
+            .reason(refusal.reason.as_str())
+            .retry_at(retry_at)
+            .answer(self.dependency.dialect)
+    }
+
+    /// Returns the answer to a call whose last attempt failed.
+    fn gave_up(&self, failed: Box<Failed>, why: Option<GaveUp>) -> Response<Body> {
+        let counts = &self.dependency.counts;
+        counts.degraded.add();
+        let class = failed.verdict.class;
+        let mut response = match failed.answer {
+            Some(answer) => self.passed_on(answer, class),
+            None => self.no_answer(&failed.verdict).answer(self.dependency.dialect),
+        };
+        if why == Some(GaveUp::BodyNotReplayable) {
+            counts.body_not_replayable.add();
+            response.headers_mut().insert(REASON, HeaderValue::from_static("body_not_replayable"));
+        }
+        response
+    }
+
+    /// Returns the problem of a call without an answer.
+    fn no_answer(&self, verdict: &Verdict) -> Problem {
+        let shown = &verdict.evidence.excerpt;
+        let unknown = verdict.reached == Reached::Unknown && self.repeatable == Repeatable::No;
+        let problem = match verdict.class {
+            Class::ConnectionFailure => self.problem(Kind::NotReached, format!("{shown}.")),
+            _ if unknown => {
+                let text = format!("{shown}. It may have been executed; look before you send it again.");
+                self.problem(Kind::OutcomeUnknown, text)
+            }
+            Class::Timeout => self.problem(Kind::Timeout, format!("{shown}.")),
+            _ => self.problem(Kind::AnswerLost, format!("{shown}.")),
+        };
+        problem.class(verdict.class.as_str()).circuit(&self.judges.route.place.to_string(), None)
+    }
+
+    fn problem(&self, kind: Kind, detail: impl Into<String>) -> Problem {
+        Problem::new(kind, detail).dependency(&self.dependency.name).attempts(self.attempts)
+    }
+
+    /// Adds to an answer what became of the call.
+    fn passed_on(&self, mut response: Response<Body>, class: Class) -> Response<Body> {
+        let fields = response.headers_mut();
+        fields.insert(OUTCOME, HeaderValue::from_static(class.as_str()));
+        fields.insert(ATTEMPTS, HeaderValue::from(self.attempts));
+        fields.insert(CIRCUIT, self.judges.field.clone());
+        response
+    }
+}
+
+/// Why there is no further attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum GaveUp {
+    /// The core says so.
+    Core(GiveUp),
+    /// The request's body was longer than is kept.
+    BodyNotReplayable,
+}
+
+/// Returns whether a second time is safe whatever happened to the first.
+fn repeatable(dependency: &Dependency, method: &Method, fields: &HeaderMap) -> Repeatable {
+    let idempotent =
+        matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::PUT | Method::DELETE | Method::TRACE);
+    let keyed = || dependency.key_field.as_ref().is_some_and(|name| fields.contains_key(name));
+    let safe = match dependency.policy.replay {
+        Replay::Always => true,
+        Replay::IfIdempotent => idempotent || keyed(),
+        Replay::Never => false,
     };
-    let mut response = Response::new(body::full(text));
-    *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-    response
+    if safe { Repeatable::Yes } else { Repeatable::No }
 }

@@ -199,6 +199,7 @@ impl Credential {
     }
 
     /// Returns the field the secret is sent in.
+    #[expect(dead_code, reason = "what is kept of a call needs it")]
     pub(super) fn header(&self) -> &HeaderName {
         &self.header
     }

@@ -1,24 +1,31 @@
 //! What the gateway knows about one dependency while one policy is in force.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use halfopen::config;
 use halfopen_core::classify::raw::RawRule;
 use halfopen_core::classify::{Classifier, profile_for_host};
 use halfopen_core::policy::Policy;
+use http::header::HeaderName;
 
+use super::budget::Budget;
+use super::counts::Counts;
 use super::credentials::Credentials;
 use super::gateway::{Door, StartError};
 use super::partition::Partitions;
 use super::problem::Dialect;
 use super::target::Upstream;
+use super::upstream::{Origin, Pool};
 
 /// The profile of whatever no other knows.
 const GENERIC: &str = "generic";
 
+/// The field of an idempotency key where neither the policy nor the pack names another.
+const KEY_FIELD: &str = "idempotency-key";
+
 /// One dependency under one policy.
 #[derive(Debug)]
-#[expect(dead_code, reason = "the live path reads them")]
 pub(super) struct Dependency {
     /// Its name in paths, status and metrics.
     pub(super) name: String,
@@ -36,6 +43,14 @@ pub(super) struct Dependency {
     pub(super) credentials: Credentials,
     /// The circuits that judge its calls.
     pub(super) partitions: Partitions,
+    /// The connections to it.
+    pub(super) pool: Option<Arc<Pool>>,
+    /// The field of the idempotency key that it honours, if it honours one.
+    pub(super) key_field: Option<HeaderName>,
+    /// What was done for it since the process began.
+    pub(super) counts: Arc<Counts>,
+    /// The retries it may have.
+    pub(super) budget: Budget,
     /// Its own classification rules, as written.
     classify: Vec<RawRule>,
 }
@@ -77,8 +92,23 @@ impl Dependency {
         let policy = Arc::new(policy);
         let partitions = Partitions::make(&door.handle, &door.fingerprints, &policy).map_err(StartError::Name)?;
         let credentials = Credentials::make(&wiring.credentials);
-        let name = name.to_owned();
-        Ok(Arc::new(Self { name, policy, wiring, classifier, dialect, upstream, credentials, partitions, classify }))
+        let origin = upstream.as_ref().and_then(|upstream| Origin::of(&upstream.target("").ok()?));
+        let counts = door.counts.of(name);
+        Ok(Arc::new(Self {
+            name: name.to_owned(),
+            policy,
+            key_field: key_field(&wiring, &classifier),
+            wiring,
+            classifier,
+            dialect,
+            upstream,
+            credentials,
+            partitions,
+            pool: origin.map(|origin| Arc::new(Pool::new(origin))),
+            budget: Budget::new(counts.calls(), Instant::now()),
+            counts,
+            classify,
+        }))
     }
 
     /// Returns what of it will not work, although its rules can be used.
@@ -95,4 +125,14 @@ impl Dependency {
         }
         doubts
     }
+}
+
+/// Returns the field of the idempotency key that a dependency honours: as the policy says, else as its pack does.
+fn key_field(wiring: &config::Wiring, classifier: &Classifier) -> Option<HeaderName> {
+    let by_pack = classifier.defaults().idempotency.as_ref().map(|key| key.header.as_str());
+    let name = match &wiring.idempotency {
+        Some(key) => key.header.as_deref().or(by_pack).unwrap_or(KEY_FIELD),
+        None => by_pack?,
+    };
+    HeaderName::from_bytes(name.as_bytes()).ok()
 }

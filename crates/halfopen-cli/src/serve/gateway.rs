@@ -14,6 +14,7 @@ use halfopen_core::classify::ProfileError;
 use halfopen_core::policy::Surface;
 
 use super::args::{NamedUrl, ServeArgs};
+use super::counts::Register;
 use super::dependency::Dependency;
 use super::reload::{Changes, Reloads, Stamp};
 use super::shutdown::Shutdown;
@@ -38,13 +39,15 @@ pub(super) struct Gateway {
     pub(super) reloads: Reloads,
 }
 
-/// The one door, and the names of those who are not named.
+/// The one door, the names of those who are not named, and what was counted: what outlives a policy.
 #[derive(Debug)]
 pub(super) struct Door {
     /// The door.
     pub(super) handle: Arc<Handle>,
     /// Names for secrets.
     pub(super) fingerprints: Arc<Fingerprints>,
+    /// What was counted for each dependency.
+    pub(super) counts: Register,
 }
 
 /// The policy in force, ready to be used.
@@ -153,7 +156,7 @@ impl Gateway {
             ));
             Fingerprints::of_this_process()
         });
-        let door = Door { handle, fingerprints: Arc::new(fingerprints) };
+        let door = Door { handle, fingerprints: Arc::new(fingerprints), counts: Register::default() };
         let live = Live::make(config, &args.upstreams, &door, None)?;
         live.warn();
         Ok(Arc::new(Self {

@@ -2,33 +2,38 @@
 //!
 //! A program changes its base URL to `http://127.0.0.1:4141/d/NAME`, and from then on its calls are timed, classified,
 //! tried again where that is safe, and broken off by policy. The way of a call: `listen` accepts it, `dispatch` tells
-//! calls from operators' questions, `call` carries it through the door and to the dependency.
+//! calls from operators' questions, `call` carries it through: `door` lets an attempt through, `attempt` makes it over
+//! `upstream`'s connections with the caller's body (`upload`), `relay` carries the answer back, `judge` says what it was.
 //!
 //! Everything here is async; the door is not. Where the snapshot in front of the door ([`halfopen::guard`]) cannot
 //! answer, the door is asked on a thread that may block.
 
 mod args;
+mod attempt;
 mod body;
+mod budget;
 mod call;
-#[expect(dead_code, reason = "the live path uses it")]
+mod counts;
 mod credentials;
 mod dependency;
 mod dispatch;
+mod door;
 mod framing;
 mod gateway;
-#[expect(dead_code, reason = "the live path uses it")]
 mod headers;
+mod judge;
 mod listen;
-#[expect(dead_code, reason = "the live path uses it")]
 mod partition;
-#[expect(dead_code, reason = "the live path uses it")]
+mod probe;
 mod problem;
 #[expect(dead_code, reason = "the live path uses it")]
 mod refuse;
+mod relay;
 mod reload;
 mod shutdown;
-#[expect(dead_code, reason = "the live path uses it")]
 mod target;
+mod upload;
+mod upstream;
 
 pub use args::{Address, NamedUrl, ServeArgs};
 

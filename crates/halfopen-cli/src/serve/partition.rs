@@ -73,6 +73,8 @@ pub(super) struct Judges {
     pub(super) route: Route,
     /// The door to them, with a snapshot in front.
     pub(super) guard: Guard,
+    /// What `Halfopen-Circuit` says: the account, if there is one, for it is the narrower name.
+    pub(super) field: HeaderValue,
 }
 
 /// What a call brings that it can be told apart by.
@@ -159,6 +161,7 @@ impl Partitions {
     }
 
     /// Returns how many calls were judged by a partition that several share because there are too many.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the operators' side reports it"))]
     pub(super) fn folded(&self) -> u64 {
         self.folded.load(Ordering::Relaxed)
     }
@@ -300,7 +303,9 @@ impl Partitions {
         let account = account.and_then(|(key, value)| part(key, value));
         let route = Route { place, account };
         let guard = Guard::new(&self.handle, route.clone(), Policy::clone(&self.policy));
-        Judges { route, guard }
+        let narrow = route.account.as_ref().unwrap_or(&route.place).to_string();
+        let field = HeaderValue::try_from(narrow).unwrap_or_else(|_| HeaderValue::from_static("unnamed"));
+        Judges { route, guard, field }
     }
 
     fn say_folded(&self) {

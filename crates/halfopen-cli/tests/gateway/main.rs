@@ -8,6 +8,7 @@
 #[expect(clippy::unwrap_used, reason = "a caller that cannot call is a failed test")]
 mod client;
 mod framing;
+mod live;
 mod path;
 #[expect(dead_code, reason = "the tests of the live path use the rest")]
 #[expect(clippy::unwrap_used, reason = "a dependency that cannot be built is a failed test")]

@@ -212,6 +212,27 @@ impl Inner {
         self.write(|handle| handle.give_back(&self.route, &self.policy, pass));
     }
 
+    pub(super) fn hold_back(&self, side: Side) {
+        self.write(|handle| handle.hold_back(&self.route, &self.policy, side));
+    }
+
+    pub(super) fn settle_early(&self, pass: &Pass) -> (Pass, Vec<EventRecord>) {
+        self.write(|handle| handle.settle_early(&self.route, &self.policy, pass))
+    }
+
+    /// A lease is not part of what is published.
+    pub(super) fn renew(&self, pass: &Pass) -> bool {
+        self.handle.renew(&self.route, &self.policy, pass)
+    }
+
+    pub(super) fn route(&self) -> &Route {
+        &self.route
+    }
+
+    pub(super) fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
     /// Lets `write` change the circuit while nobody is admitted from a snapshot, then takes a new one.
     fn write<T>(&self, write: impl FnOnce(&Handle) -> T) -> T {
         let mut slow = self.slow.lock().unwrap_or_else(PoisonError::into_inner);

@@ -9,7 +9,7 @@ use halfopen::guard::{CallError, Guard};
 use halfopen::handle::{Handle, Route};
 use halfopen::store::Location;
 use halfopen_core::event::State;
-use halfopen_core::permit::RefusalReason;
+use halfopen_core::permit::{Ask, RefusalReason};
 
 use crate::world::{Place, door, failure, policy, route, state, status, success, trip};
 
@@ -190,4 +190,50 @@ fn account_is_judged_beside_the_place() {
     two.refresh();
     assert_eq!(refusal(one.call(|| Ok::<_, ()>(()))), RefusalReason::Held);
     two.call(|| Ok::<_, ()>(())).unwrap();
+}
+
+/// What an async program is told at once, and what it must ask on a thread that may wait.
+#[test]
+fn quick_answers_come_from_the_snapshot_alone() {
+    let place = Place::new();
+    let guard = guard(&place);
+    let log = || std::fs::read(format!("{}-wal", place.file().display())).unwrap();
+    let before = log();
+    for _ in 0..100 {
+        let permitted = guard.quick().expect("closed").expect("let through");
+        assert!(!permitted.holds() && permitted.renewal().is_none());
+        permitted.succeed_quickly().expect("it changes nothing");
+    }
+    assert_eq!((log(), guard.figures().admitted), (before, 100));
+    for _ in 0..5 {
+        let _ = guard.quick().unwrap().unwrap().settle(&failure());
+    }
+    assert_eq!(guard.quick().expect("open").unwrap_err().refusal.reason, RefusalReason::Open);
+    assert!(!guard.looks_free());
+}
+
+/// S005, S062: an owned probe has a lease that can be renewed apart from it, and gives its slot back when dropped.
+#[test]
+fn owned_probe_is_renewed_and_given_back() {
+    let place = Place::new();
+    trip(&place, &policy());
+    place.machine.advance(140 * SECOND);
+    let guard = guard(&place);
+    assert!(guard.quick().is_none(), "only the door knows who probes");
+    let probe = guard.ask_owned(Ask::Fresh).unwrap();
+    let (renewal, every) = probe.renewal().expect("a probe has a lease");
+    assert!(probe.is_probe() && probe.holds() && every < 30 * SECOND);
+    for _ in 0..4 {
+        place.machine.advance(20 * SECOND);
+        assert!(renewal.renew());
+        assert_eq!(guard.ask_owned(Ask::Fresh).unwrap_err().refusal.reason, RefusalReason::ProbesOut);
+    }
+    drop(probe);
+    let mut probe = guard.ask_owned(Ask::Fresh).unwrap();
+    assert!(!renewal.renew(), "its pass is gone");
+    assert!(!probe.settle_early().is_empty());
+    assert_eq!(state(&place, &policy()), State::Closed);
+    assert!(!probe.holds());
+    let _ = probe.settle(&failure());
+    assert_eq!(status(&place, &policy()).failures_in_window, 1);
 }
