@@ -70,8 +70,12 @@ pub(super) fn to_dependency(headers: &mut HeaderMap, host: &HeaderValue, version
 /// Makes a dependency's fields those of the answer to the caller.
 ///
 /// Fields of an outer kind of us (`Halfopen-Outcome`) are taken out too: they must be read before, and ours take their
-/// place. `Alt-Svc` goes because it would send callers past the gateway.
+/// place. `Alt-Svc` goes because it would send callers past the gateway. A length beside a coding is not true of the
+/// bytes that follow and must not be forwarded (RFC 9112 section 6.3).
 pub(super) fn to_caller(headers: &mut HeaderMap) {
+    if headers.contains_key(header::TRANSFER_ENCODING) {
+        headers.remove(header::CONTENT_LENGTH);
+    }
     strip(headers, |name| is_hop_by_hop(name) || name == header::ALT_SVC || name.as_str().starts_with(OURS));
 }
 
@@ -276,6 +280,7 @@ mod tests {
     #[test_case(&[("connection", "close, X-Foo"), ("x-foo", "1"), ("keep-alive", "timeout=5")]; "hop by hop")]
     #[test_case(&[("halfopen-outcome", "refused"), ("alt-svc", "h3=\":443\"")]; "what would mislead")]
     #[test_case(&[("transfer-encoding", "chunked"), ("proxy-authenticate", "Basic")]; "framing and proxies")]
+    #[test_case(&[("content-length", "3"), ("transfer-encoding", "chunked")]; "a length beside a coding")]
     fn what_speaks_of_one_connection_is_not_answered(fields: &[(&str, &str)]) {
         assert_eq!(answered(fields), Vec::<String>::new());
     }
