@@ -152,9 +152,13 @@ impl<'a> Call<'a> {
                 Ended::Well(response) => return self.passed_on(response, Class::Success),
                 Ended::Failed(failed) => failed,
                 Ended::CallerBrokeOff => {
-                    return self
-                        .problem(Kind::BadRequest, "The request's body broke off.")
-                        .answer(self.dependency.dialect);
+                    let problem = match self.request.upload.ambiguity() {
+                        Some(ambiguity) => {
+                            ambiguity.problem().dependency(&self.dependency.name).attempts(self.attempts)
+                        }
+                        None => self.problem(Kind::BadRequest, "The request's body broke off."),
+                    };
+                    return problem.answer(self.dependency.dialect);
                 }
                 Ended::CallerTooSlow => {
                     let text = "The request's body did not come to its end within `timeout_ms`.";

@@ -130,7 +130,6 @@ impl Ambiguity {
     }
 
     /// Returns the ambiguity that made reading a request's body fail, if that was it.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the live path asks it"))]
     pub(super) fn in_error(error: &(dyn Error + 'static)) -> Option<Self> {
         let mut next = Some(error);
         while let Some(error) = next {

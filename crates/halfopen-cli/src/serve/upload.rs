@@ -18,6 +18,8 @@ use http::HeaderMap;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::time::Sleep;
 
+use super::framing::Ambiguity;
+
 /// How long a dependency may think about a body before it is sent unasked.
 const CONTINUE_WITHIN: Duration = Duration::from_secs(1);
 /// How long the beginning of a body is waited for that says by which circuits a call is judged.
@@ -55,7 +57,8 @@ pub(super) struct Arriving {
 enum End {
     Open,
     Came(Option<HeaderMap>),
-    BrokenOff,
+    /// Whether it was because its framing could be read in two ways.
+    BrokenOff(Option<Ambiguity>),
 }
 
 /// The body of one attempt.
@@ -181,7 +184,15 @@ impl Upload {
 
     /// Returns whether the caller broke it off.
     pub(super) fn is_broken_off(&self) -> bool {
-        self.arriving().is_some_and(|body| matches!(body.end, End::BrokenOff))
+        self.arriving().is_some_and(|body| matches!(body.end, End::BrokenOff(_)))
+    }
+
+    /// Returns what was wrong with its framing, if that broke it off.
+    pub(super) fn ambiguity(&self) -> Option<Ambiguity> {
+        self.arriving().and_then(|body| match body.end {
+            End::BrokenOff(ambiguity) => ambiguity,
+            End::Open | End::Came(_) => None,
+        })
     }
 
     /// Returns whether the caller is what is waited for.
@@ -216,14 +227,14 @@ impl Arriving {
             match &self.end {
                 End::Open => {}
                 End::Came(_) => return Poll::Ready(Ok(None)),
-                End::BrokenOff => return Poll::Ready(Err(CallerBrokeOff)),
+                End::BrokenOff(_) => return Poll::Ready(Err(CallerBrokeOff)),
             }
             let polled = Pin::new(&mut self.source).poll_frame(cx);
             self.waits = polled.is_pending();
             match polled {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(None) => self.end = End::Came(None),
-                Poll::Ready(Some(Err(_))) => self.end = End::BrokenOff,
+                Poll::Ready(Some(Err(error))) => self.end = End::BrokenOff(Ambiguity::in_error(&error)),
                 Poll::Ready(Some(Ok(frame))) => {
                     self.frames += 1;
                     match frame.into_data() {
@@ -279,7 +290,7 @@ impl Body for Outgoing {
                 *over = true;
                 match &arriving.end {
                     End::Came(Some(trailers)) => Poll::Ready(Some(Ok(Frame::trailers(trailers.clone())))),
-                    End::Came(None) | End::Open | End::BrokenOff => Poll::Ready(None),
+                    End::Came(None) | End::Open | End::BrokenOff(_) => Poll::Ready(None),
                 }
             }
             Poll::Ready(Err(error)) => {
