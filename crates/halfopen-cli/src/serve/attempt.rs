@@ -164,6 +164,10 @@ impl Attempt<'_> {
             };
             underway.sent = true;
             let lost = match self.wait_for_head(ready.send(self.outgoing()), underway.started).await {
+                Ok(Ok((parts, _))) if parts.status == StatusCode::SWITCHING_PROTOCOLS => {
+                    // Nobody asked, and what follows is no HTTP.
+                    return Head::Failed(broken_off("an answer of 101 that nobody asked for"), false);
+                }
                 Ok(Ok((parts, exchange))) => return Head::Came(Box::new(parts), exchange),
                 Ok(Err(lost)) => lost,
                 Err(TooLate) if self.request.upload.waits_for_caller() => return Head::CallerTooSlow,
