@@ -173,7 +173,7 @@ impl<'a> Call<'a> {
                 Ok(at) => at,
                 Err(why) => return self.gave_up(failed, Some(why)),
             };
-            ask = self.before_the_next(&failed.verdict, at).await;
+            ask = if raced { Ask::Fresh } else { self.before_the_next(&failed.verdict, at).await };
             choose = if raced { Choose::New } else { Choose::Any };
             last = Some(failed);
         }
@@ -328,7 +328,9 @@ impl<'a> Call<'a> {
         let at = match retry::decide(policy, &so_far, &failed.verdict, now, chance) {
             // A failure is never finished.
             Decision::Finish => return Err(GaveUp::Core(GiveUp::DoesNotHeal)),
-            Decision::RetryAt(_) if failed.raced => now,
+            // The dependency closed a connection that it had no use for, and we were a moment late. That is no failure
+            // of its, so the budget that keeps failures from multiplying has nothing to say.
+            Decision::RetryAt(_) | Decision::GiveUp(GiveUp::BudgetUsed) if failed.raced => now,
             Decision::RetryAt(at) => at,
             Decision::GiveUp(why) => return Err(GaveUp::Core(why)),
         };
