@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::stub::{PATIENCE, fields};
 
@@ -197,18 +197,6 @@ impl Client {
             }
             Err(_) => false,
         }
-    }
-
-    /// Returns whether nothing arrives for a while.
-    pub(crate) fn is_silent_for(&mut self, duration: Duration) -> bool {
-        self.stream.set_read_timeout(Some(duration)).unwrap();
-        let mut byte = [0];
-        let silent = matches!(
-            self.stream.peek(&mut byte),
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
-        );
-        self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        silent && self.held.is_empty()
     }
 }
 

@@ -4,15 +4,22 @@
 //! caller ([`client`]) speak raw bytes, so that what no library would send or accept can be sent and seen. Nothing here
 //! waits by sleeping: conditions are polled with a deadline; only the dependency takes its time, as it was told to.
 
-#[expect(dead_code, reason = "the tests of the live path use the rest")]
+mod bodies;
+mod breaker;
 #[expect(clippy::unwrap_used, reason = "a caller that cannot call is a failed test")]
 mod client;
+mod connections;
+mod crossing;
+mod cut_short;
+mod ending;
 mod framing;
+mod hostile;
+mod http2;
 mod live;
 mod path;
-#[expect(dead_code, reason = "the tests of the live path use the rest")]
+mod secrets;
+mod streams;
 #[expect(clippy::unwrap_used, reason = "a dependency that cannot be built is a failed test")]
 mod stub;
-#[expect(dead_code, reason = "the tests of the live path use the rest")]
 #[expect(clippy::unwrap_used, reason = "a world that cannot be built is a failed test")]
 mod world;

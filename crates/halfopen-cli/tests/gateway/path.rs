@@ -3,7 +3,7 @@
 use test_case::test_case;
 
 use crate::stub::Stub;
-use crate::world::gateway;
+use crate::world::{gateway, gateway_at};
 
 /// S011
 #[test_case("http://ELSEWHERE/x"; "a host alone")]
@@ -32,4 +32,19 @@ fn a_websocket_is_refused_in_words() {
     let gateway = gateway(&stub, "");
     let answer = gateway.call("GET", "/d/up/x", &[("connection", "upgrade"), ("upgrade", "websocket")], b"");
     assert_eq!((answer.status, answer.problem().as_str()), (501, "upgrade_refused"));
+}
+/// S075
+#[test_case("/../admin"; "dots")]
+#[test_case("/%2e%2e%2fadmin"; "encoded dots")]
+#[test_case("/%252e%252e%252fadmin"; "dots encoded twice")]
+#[test_case("/..%5cadmin"; "a backslash")]
+#[test_case("//evil/x"; "a doubled slash")]
+#[test_case("/api/v1;/../admin"; "a parameter")]
+#[test_case("/x/..;/..;/admin"; "parameters behind dots")]
+fn a_path_that_could_leave_the_prefix_is_refused(rest: &str) {
+    let stub = Stub::start();
+    let gateway = gateway_at(&format!("{}/api/v1/", stub.url()), "");
+    let answer = gateway.get(&format!("/d/up{rest}"));
+    assert_eq!((answer.status, answer.problem().as_str()), (400, "path_outside"), "{}", answer.text());
+    assert_eq!(stub.connections(), 0);
 }

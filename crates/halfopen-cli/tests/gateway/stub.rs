@@ -26,7 +26,6 @@ pub(crate) struct Seen {
     pub(crate) body: Vec<u8>,
     /// Which connection it came on, from 0.
     pub(crate) connection: usize,
-    pub(crate) at: Instant,
 }
 
 impl Seen {
@@ -187,6 +186,8 @@ struct Book {
     replies: VecDeque<Reply>,
     default: Option<Reply>,
     seen: Vec<Seen>,
+    /// What is said before anything was received.
+    greeting: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -260,6 +261,12 @@ impl Stub {
         self
     }
 
+    /// Says something as soon as somebody connects.
+    pub(crate) fn greet(&self, bytes: &[u8]) -> &Self {
+        self.shared.book.lock().unwrap().greeting = bytes.to_vec();
+        self
+    }
+
     pub(crate) fn close_when_idle(&self, after: Duration) -> &Self {
         self.shared.idle_ms.store(usize::try_from(after.as_millis()).unwrap(), Ordering::Relaxed);
         self
@@ -311,6 +318,8 @@ impl Connection<'_> {
     fn serve(&mut self) -> std::io::Result<()> {
         self.stream.set_nodelay(true)?;
         self.stream.set_read_timeout(Some(TICK))?;
+        let greeting = self.shared.book.lock().unwrap().greeting.clone();
+        self.stream.write_all(&greeting)?;
         while let Some(head) = self.read_head()? {
             let reply = {
                 let mut book = self.shared.book.lock().unwrap();
@@ -324,7 +333,6 @@ impl Connection<'_> {
                 head: head.clone(),
                 body: Vec::new(),
                 connection: self.number,
-                at: Instant::now(),
             };
             let reads = reply.steps.iter().any(|step| matches!(step, Step::ReadBody));
             if !reads {

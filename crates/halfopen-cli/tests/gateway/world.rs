@@ -154,10 +154,6 @@ impl Gateway {
         until(&format!("{circuit} is {state}"), || self.state(circuit) == state);
     }
 
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.home.path().join(name)
-    }
-
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
         kill_process(pid, signal).unwrap();
@@ -176,6 +172,13 @@ impl Gateway {
     /// Returns what it has written to stderr.
     pub(crate) fn said(&self) -> String {
         self.said.0.lock().unwrap().clone()
+    }
+
+    /// Returns a line of its memory figures, in KiB.
+    pub(crate) fn memory(&self, line: &str) -> u64 {
+        let text = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let figure = text.lines().find_map(|found| found.strip_prefix(line)).unwrap();
+        figure.trim().trim_end_matches(" kB").parse().unwrap()
     }
 
     /// Returns every file below its home, read as bytes.
