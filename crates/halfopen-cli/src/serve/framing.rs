@@ -13,6 +13,9 @@
 //! then the connection is closed. Writing a refusal past hyper was refused: it could land inside another answer. An
 //! ambiguity inside a body becomes an error of that body, which [`Ambiguity::in_error`] finds again.
 //!
+//! A head that is held back is out of sight of hyper's clocks, so its time is bounded here, and so is the time a caller
+//! may leave an answer unread.
+//!
 //! Connections that begin with the HTTP/2 preface are passed through: HTTP/2 frames mean one thing.
 
 mod chunked;
@@ -30,11 +33,17 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
 use super::problem::{Kind, Problem};
-use scanner::Scanner;
+use scanner::{Scanner, Seen};
 
 /// The path that stands in the place of an ambiguous request. Whoever asks for it is told the same.
 pub(super) const REFUSED_PATH: &str = "/.halfopen/refused/";
 
+/// How long the head of a request may take: from its first byte, or from the connection's beginning. What comes between
+/// two requests of a connection is bounded by hyper.
+const HEAD_WITHIN: Duration = Duration::from_secs(30);
+/// How long a caller may read nothing while there is something to read. Without a bound, whoever stops reading keeps a
+/// connection to the dependency for ever.
+const STALL_MAX: Duration = Duration::from_secs(120);
 /// How long a closed connection is still read, so that what the caller is sending does not reset the connection under
 /// the answer it has not read yet (RFC 9112 section 9.6).
 const LINGER: Duration = Duration::from_secs(1);
@@ -85,10 +94,13 @@ pub(super) enum Ambiguity {
     /// More than a head may hold.
     #[error("more than 64 KiB or 100 lines of head")]
     HeadTooLarge,
+    /// A head that does not come to its end.
+    #[error("a head that took more than 30 seconds to arrive")]
+    HeadTooSlow,
 }
 
 impl Ambiguity {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 14] = [
         Self::LengthAndCoding,
         Self::TwoLengths,
         Self::BadLength,
@@ -102,6 +114,7 @@ impl Ambiguity {
         Self::TwoHosts,
         Self::BadRequestLine,
         Self::HeadTooLarge,
+        Self::HeadTooSlow,
     ];
 
     /// Returns the word that stands behind [`REFUSED_PATH`] and in the answer.
@@ -120,6 +133,7 @@ impl Ambiguity {
             Self::TwoHosts => "two_hosts",
             Self::BadRequestLine => "bad_request_line",
             Self::HeadTooLarge => "head_too_large",
+            Self::HeadTooSlow => "head_too_slow",
         }
     }
 
@@ -150,6 +164,7 @@ impl Ambiguity {
     pub(super) fn problem(self) -> Problem {
         let kind = match self {
             Self::HeadTooLarge => Kind::HeadTooLarge,
+            Self::HeadTooSlow => Kind::CallerTooSlow,
             Self::BadRequestLine => Kind::BadRequest,
             Self::LengthAndCoding
             | Self::TwoLengths
@@ -192,6 +207,10 @@ pub(super) struct Watched<S> {
     held: BytesMut,
     released: usize,
     then: Then,
+    /// When the head that is awaited has taken too long.
+    head_until: Option<Pin<Box<Sleep>>>,
+    /// When what is written has been unread for too long.
+    unread_until: Option<Pin<Box<Sleep>>>,
     closing: Option<Closing>,
 }
 
@@ -205,7 +224,45 @@ struct Closing {
 impl<S> Watched<S> {
     /// Returns a socket that has just been accepted.
     pub(super) fn new(inner: S) -> Self {
-        Self { inner, scanner: Scanner::new(), held: BytesMut::new(), released: 0, then: Then::Read, closing: None }
+        Self {
+            inner,
+            scanner: Scanner::new(),
+            held: BytesMut::new(),
+            released: 0,
+            then: Then::Read,
+            head_until: None,
+            unread_until: None,
+            closing: None,
+        }
+    }
+
+    /// Returns whether the head that is awaited, if one is, has taken too long.
+    fn is_late(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.held.is_empty() && !self.scanner.is_at_the_beginning() {
+            return false;
+        }
+        self.head_until.get_or_insert_with(|| Box::pin(tokio::time::sleep(HEAD_WITHIN))).as_mut().poll(cx).is_ready()
+    }
+
+    /// Takes note of what the scanner saw.
+    fn note(&mut self, seen: Seen) {
+        if seen.passed > 0 {
+            self.head_until = None;
+        }
+        if let Some(ambiguity) = seen.ambiguity {
+            self.refuse(ambiguity);
+        }
+    }
+
+    /// Bounds how long a write may wait.
+    fn written<T>(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if polled.is_ready() {
+            self.unread_until = None;
+            return polled;
+        }
+        let until = self.unread_until.get_or_insert_with(|| Box::pin(tokio::time::sleep(STALL_MAX)));
+        ready!(until.as_mut().poll(cx));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the caller reads nothing")))
     }
 
     /// Puts in the place of everything from here on what hyper is to see of an ambiguity.
@@ -241,7 +298,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
             }
             if this.held.is_empty() {
                 let before = buf.filled().len();
-                ready!(Pin::new(&mut this.inner).poll_read(cx, buf))?;
+                match Pin::new(&mut this.inner).poll_read(cx, buf) {
+                    Poll::Ready(read) => read?,
+                    // Whoever says nothing at all is told nothing.
+                    Poll::Pending if this.is_late(cx) => return Poll::Ready(Ok(())),
+                    Poll::Pending => return Poll::Pending,
+                }
                 let fresh = &buf.filled()[before..];
                 if fresh.is_empty() {
                     return Poll::Ready(Ok(()));
@@ -251,16 +313,21 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
                     this.held.extend_from_slice(&fresh[seen.passed..]);
                     buf.set_filled(before + seen.passed);
                 }
-                if let Some(ambiguity) = seen.ambiguity {
-                    this.refuse(ambiguity);
-                }
+                this.note(seen);
                 if seen.passed > 0 {
                     return Poll::Ready(Ok(()));
                 }
             } else {
                 let mut room = [0; READ_BYTES];
                 let mut room = ReadBuf::new(&mut room);
-                ready!(Pin::new(&mut this.inner).poll_read(cx, &mut room))?;
+                match Pin::new(&mut this.inner).poll_read(cx, &mut room) {
+                    Poll::Ready(read) => read?,
+                    Poll::Pending if this.is_late(cx) => {
+                        this.refuse(Ambiguity::HeadTooSlow);
+                        continue;
+                    }
+                    Poll::Pending => return Poll::Pending,
+                }
                 if room.filled().is_empty() {
                     // The caller stopped in the middle of a head; hyper knows what to do with half of one.
                     this.released = this.held.len();
@@ -269,9 +336,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
                 this.held.extend_from_slice(room.filled());
                 let seen = this.scanner.advance(&this.held);
                 this.released = seen.passed;
-                if let Some(ambiguity) = seen.ambiguity {
-                    this.refuse(ambiguity);
-                }
+                this.note(seen);
             }
         }
     }
@@ -279,7 +344,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write(cx, bytes)
+        let polled = Pin::new(&mut self.inner).poll_write(cx, bytes);
+        self.written(cx, polled)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -319,7 +385,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         cx: &mut Context<'_>,
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write_vectored(cx, bytes)
+        let polled = Pin::new(&mut self.inner).poll_write_vectored(cx, bytes);
+        self.written(cx, polled)
     }
 
     fn is_write_vectored(&self) -> bool {

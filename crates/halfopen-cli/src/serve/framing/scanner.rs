@@ -41,6 +41,11 @@ impl Scanner {
         Self { place: Place::Beginning }
     }
 
+    /// Returns whether nothing was understood yet.
+    pub(super) const fn is_at_the_beginning(&self) -> bool {
+        matches!(self.place, Place::Beginning)
+    }
+
     /// Returns whether a body has begun and not ended.
     pub(super) const fn is_in_body(&self) -> bool {
         matches!(self.place, Place::Counted(_) | Place::Chunked(_))

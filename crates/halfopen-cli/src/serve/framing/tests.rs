@@ -228,6 +228,73 @@ async fn a_closing_socket_reads_on_for_a_moment() {
     sending.await.unwrap();
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_head_that_drips_is_told_so() {
+    let (mut caller, socket) = tokio::io::duplex(64);
+    let mut watched = Watched::new(socket);
+    let dripping = tokio::spawn(async move {
+        for byte in b"GET / HTTP/1.1\r\nX: ".iter().chain(&[b'a'; 100]) {
+            if caller.write_all(&[*byte]).await.is_err() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        caller
+    });
+    let began = tokio::time::Instant::now();
+    let mut stand_in = vec![0; Ambiguity::HeadTooSlow.stand_in().len()];
+    watched.read_exact(&mut stand_in).await.unwrap();
+    assert_eq!(stand_in, Ambiguity::HeadTooSlow.stand_in().as_bytes());
+    assert!(began.elapsed() < Duration::from_secs(32), "{:?}", began.elapsed());
+    dripping.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_says_nothing_is_let_go() {
+    let (_caller, socket) = tokio::io::duplex(64);
+    let mut watched = Watched::new(socket);
+    assert_eq!(watched.read(&mut [0; 10]).await.unwrap(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_body_and_a_pause_between_requests_are_left_to_others() {
+    let (mut caller, socket) = tokio::io::duplex(1024);
+    let mut watched = Watched::new(socket);
+    let request = head("Content-Length: 3\r\n") + "abc" + &head("Content-Length: 1\r\n");
+    let expected = request.clone();
+    let sending = tokio::spawn(async move {
+        let (first, rest) = request.split_at(request.find("abc").unwrap() + 1);
+        for part in [first, &rest[..2], &rest[2..]] {
+            caller.write_all(part.as_bytes()).await.unwrap();
+            tokio::time::sleep(Duration::from_secs(600)).await;
+        }
+        caller
+    });
+    let mut all = vec![0; expected.len()];
+    watched.read_exact(&mut all).await.unwrap();
+    assert_eq!(all, expected.as_bytes());
+    sending.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_stops_reading_is_let_go() {
+    let (mut caller, socket) = tokio::io::duplex(64);
+    let mut watched = Watched::new(socket);
+    // It reads slowly at first: that is no stall.
+    let reading = tokio::spawn(async move {
+        for _ in 0..5 {
+            caller.read_exact(&mut [0; 64]).await.unwrap();
+            tokio::time::sleep(Duration::from_secs(100)).await;
+        }
+        caller
+    });
+    watched.write_all(&[b'x'; 64 * 6]).await.unwrap();
+    let caller = reading.await.unwrap();
+    let error = watched.write_all(&[b'x'; 64]).await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    drop(caller);
+}
+
 fn fields() -> impl Strategy<Value = String> {
     prop::collection::vec("[A-Za-z][A-Za-z0-9-]{0,12}: [ -~]{0,24}\r\n", 0..6).prop_map(|lines| {
         let known = ["host", "content-length", "transfer-encoding"];
