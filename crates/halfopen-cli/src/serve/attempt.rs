@@ -461,8 +461,8 @@ impl Attempt<'_> {
 fn not_reached(error: &ConnectError) -> Verdict {
     let mut verdict =
         plain(Class::ConnectionFailure, "halfopen/not-reached", Reached::NotSent, "connection", &text_of(error));
-    if matches!(error, ConnectError::Full(_)) {
-        // Our own bound: it says nothing about the dependency.
+    if error.is_ours() {
+        // It says nothing about the dependency.
         verdict.about = About::Nobody;
     }
     verdict

@@ -1,5 +1,8 @@
 //! Accepts connections, and lets them end in peace.
 
+use std::io;
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,9 +12,10 @@ use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 use super::args::{Address, ServeArgs};
+use super::descriptors;
 use super::dispatch;
 use super::framing::Watched;
 use super::gateway::{Gateway, StartError};
@@ -77,25 +81,45 @@ async fn bind(address: &Address) -> Result<(Listener, Address), StartError> {
             Ok((Listener::Tcp(listener), Address::Tcp(bound)))
         }
         Address::Unix(path) => {
-            let listener = UnixListener::bind(path).map_err(cannot)?;
+            let listener = UnixListener::bind(path).or_else(|error| again(path, error)).map_err(cannot)?;
             Ok((Listener::Unix(listener), address.clone()))
         }
     }
 }
 
+/// Binds a path at which a socket lies that nobody listens on: left by a gateway that was killed.
+fn again(path: &Path, error: io::Error) -> io::Result<UnixListener> {
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    let refused = || {
+        std::os::unix::net::UnixStream::connect(path)
+            .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    };
+    if error.kind() != io::ErrorKind::AddrInUse || !is_socket || !refused() {
+        return Err(error);
+    }
+    std::fs::remove_file(path)?;
+    UnixListener::bind(path)
+}
+
 async fn accept(listener: Listener, gateway: Arc<Gateway>, alive: mpsc::Sender<()>) {
+    let seats = Arc::new(Semaphore::new(descriptors::callers_max()));
     loop {
-        let accepted = tokio::select! {
+        let accepted = async {
+            // Nobody closes it.
+            let seat = Arc::clone(&seats).acquire_owned().await.ok();
+            (one(&listener).await, seat)
+        };
+        let (accepted, seat) = tokio::select! {
             () = gateway.shutdown.stopped() => return,
-            accepted = one(&listener) => accepted,
+            accepted = accepted => accepted,
         };
         match accepted {
             Ok(Socket::Tcp(stream)) => {
                 let _ = stream.set_nodelay(true);
-                tokio::spawn(connection(stream, Arc::clone(&gateway), alive.clone()));
+                tokio::spawn(connection(stream, Arc::clone(&gateway), (alive.clone(), seat)));
             }
             Ok(Socket::Unix(stream)) => {
-                tokio::spawn(connection(stream, Arc::clone(&gateway), alive.clone()));
+                tokio::spawn(connection(stream, Arc::clone(&gateway), (alive.clone(), seat)));
             }
             // The caller went away before we looked, or there are no descriptors left; neither ends the gateway.
             Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
@@ -115,7 +139,8 @@ async fn one(listener: &Listener) -> std::io::Result<Socket> {
     }
 }
 
-async fn connection<S>(stream: S, gateway: Arc<Gateway>, _alive: mpsc::Sender<()>)
+/// Serves one connection; what it holds is given back when it has ended.
+async fn connection<S, H>(stream: S, gateway: Arc<Gateway>, _holds: H)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {

@@ -16,6 +16,7 @@ mod call;
 mod counts;
 mod credentials;
 mod dependency;
+mod descriptors;
 mod dispatch;
 mod door;
 mod framing;

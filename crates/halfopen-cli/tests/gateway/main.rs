@@ -11,6 +11,7 @@ mod client;
 mod connections;
 mod crossing;
 mod cut_short;
+mod door;
 mod ending;
 mod framing;
 mod hostile;

@@ -56,6 +56,7 @@ pub(crate) struct Starting {
     home: tempfile::TempDir,
     words: Vec<String>,
     variables: Vec<(String, String)>,
+    files_max: Option<u32>,
 }
 
 impl Starting {
@@ -63,7 +64,7 @@ impl Starting {
         let home = tempfile::tempdir().unwrap();
         std::fs::write(home.path().join("policy.yaml"), policy).unwrap();
         let words = ["serve", "--policy", "policy.yaml", "--listen", "127.0.0.1:0"];
-        Self { home, words: words.map(str::to_owned).into(), variables: Vec::new() }
+        Self { home, words: words.map(str::to_owned).into(), variables: Vec::new(), files_max: None }
     }
 
     pub(crate) fn word(mut self, word: &str) -> Self {
@@ -76,13 +77,23 @@ impl Starting {
         self
     }
 
+    /// Lets it have no more files open at once than this, half of it until it asks for more.
+    pub(crate) fn files_max(mut self, files: u32) -> Self {
+        self.files_max = Some(files);
+        self
+    }
+
     pub(crate) fn start(self) -> Gateway {
-        let mut child = command(self.home.path(), &self.words)
-            .envs(self.variables)
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut command = command(self.home.path(), &self.words);
+        if let Some(files) = self.files_max {
+            let mut limited = Command::new("sh");
+            let script = format!("ulimit -S -n {}; ulimit -H -n {files}; exec \"$@\"", files / 2);
+            limited.args(["-c", &script, "sh"]).arg(command.get_program()).args(command.get_args());
+            limited.env_clear().envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+            limited.current_dir(self.home.path()).stdin(Stdio::null());
+            command = limited;
+        }
+        let mut child = command.envs(self.variables).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let said = Arc::new((Mutex::new(String::new()), Condvar::new()));
         let stderr = BufReader::new(child.stderr.take().unwrap());
         let hears = Arc::clone(&said);
@@ -110,7 +121,8 @@ impl Starting {
     }
 }
 
-fn command(home: &std::path::Path, words: &[String]) -> Command {
+/// Returns a command of ours in a cleared environment.
+pub(crate) fn command(home: &std::path::Path, words: &[String]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_halfopen"));
     command.args(words).env_clear().env("HOME", home).env("TZ", "UTC").current_dir(home).stdin(Stdio::null());
     command

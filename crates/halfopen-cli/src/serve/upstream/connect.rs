@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use http::Uri;
 use http::header::HeaderValue;
+use rustix::io::Errno;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
@@ -88,6 +89,20 @@ pub(in crate::serve) enum ConnectError {
     /// As many connections as are allowed are in use, and none became free.
     #[error("all {0} connections to it are in use")]
     Full(usize),
+}
+
+impl ConnectError {
+    /// Returns whether it is we, or our machine, who could not: a bound of ours, no descriptors, no ports, no memory.
+    pub(in crate::serve) fn is_ours(&self) -> bool {
+        match self {
+            Self::Full(_) => true,
+            Self::Name { cause, .. } | Self::Unreachable { cause, .. } | Self::Tls { cause, .. } => {
+                let ours = [Errno::MFILE, Errno::NFILE, Errno::ADDRNOTAVAIL, Errno::NOBUFS, Errno::NOMEM];
+                cause.raw_os_error().is_some_and(|code| ours.iter().any(|errno| errno.raw_os_error() == code))
+            }
+            Self::Http(_) | Self::Slow { .. } => false,
+        }
+    }
 }
 
 impl Origin {
