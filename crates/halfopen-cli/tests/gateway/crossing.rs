@@ -4,7 +4,7 @@ use test_case::test_case;
 
 use crate::client::{End, request};
 use crate::stub::{Reply, Stub};
-use crate::world::gateway;
+use crate::world::{gateway, gateway_at};
 
 /// `{"answer":42}`, compressed.
 const GZIP: &[u8] = &[
@@ -151,6 +151,7 @@ fn trailers_cross_in_both_directions() {
     assert_eq!(answer.field("x-sum"), Some("7"), "{}", answer.head);
     assert_eq!(answer.field("content-length"), None);
     assert_eq!(stub.seen()[0].body, b"hi");
+    assert_eq!(stub.seen()[0].trailer, ["x-in: 5"]);
 }
 
 #[test]
@@ -174,6 +175,21 @@ fn a_redirect_is_passed_on_and_not_followed() {
     let answer = gateway.call("GET", "/d/up/x", &[("authorization", "Bearer s3cret")], b"");
     assert_eq!((answer.status, answer.field("location")), (302, Some(location.as_str())));
     assert_eq!(elsewhere.connections(), 0);
+}
+
+/// The caller resolves such a location against the gateway, where nothing lies at that path.
+#[test]
+fn a_location_that_names_a_path_is_put_behind_the_gateway() {
+    let stub = Stub::start();
+    let gateway = gateway_at(&format!("{}/api/v1", stub.url()), "");
+    for (location, expected) in [
+        ("/api/v1/batches/7?x=1", "/d/up/batches/7?x=1"),
+        ("/login", "/login"),
+        ("https://elsewhere.example/api/v1/x", "https://elsewhere.example/api/v1/x"),
+    ] {
+        stub.then([Reply::full(201, &[("location", location)], b"{}")]);
+        assert_eq!(gateway.post("/d/up/batches", "{}").field("location"), Some(expected));
+    }
 }
 
 #[test]

@@ -66,6 +66,23 @@ fn what_is_no_request_is_told_so() {
     assert!(client.is_closed());
 }
 
+#[test_case(b"GET /d/up/\xff\xfe HTTP/1.1"; "bytes that are no text")]
+#[test_case(b"GET /d/up/<x> HTTP/1.1"; "characters that no target has")]
+#[test_case(b"GET d/up HTTP/1.1"; "no slash")]
+#[test_case(b"GET ? HTTP/1.1"; "only a query")]
+#[test_case(b"GET http:// HTTP/1.1"; "a scheme alone")]
+#[test_case(b"OPTIONS * HTTP/1.1"; "the server as a whole")]
+fn a_target_that_is_none_is_told_so_in_a_problem_document(line: &[u8]) {
+    let stub = Stub::start();
+    let gateway = gateway(&stub, "");
+    let mut client = gateway.connect();
+    client.send(line).send("\r\nHost: g\r\n\r\n");
+    let answer = client.answer();
+    assert!((400..500).contains(&answer.status), "{}", answer.head);
+    answer.problem();
+    assert_eq!(stub.connections(), 0);
+}
+
 /// The refusal is read although the caller is still sending.
 #[test]
 fn a_refusal_is_not_lost_to_a_reset() {

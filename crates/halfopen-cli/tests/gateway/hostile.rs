@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use test_case::test_case;
 
-use crate::client::End;
+use crate::client::{End, request};
 use crate::stub::{Reply, Stub};
 use crate::world::{gateway, until};
 
@@ -34,12 +34,31 @@ fn what_comes_unasked_ends_its_connection() {
     let stub = Stub::start();
     let gateway = gateway(&stub, TWICE);
     let unasked = b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nPOISON";
-    for _ in 0..5 {
+    for n in 0..5 {
         stub.then([Reply::ok("{}").wait(Duration::from_millis(20)).send(unasked)]);
         assert_eq!(gateway.get("/d/up/x").text(), "{}");
-        until("the connection is given up", || stub.open() == 0);
+        until("it has said more than it was asked", || stub.given() > 2 * n);
         assert_eq!(gateway.get("/d/up/x").text(), "{}");
-        until("it is idle", || stub.open() == 1);
+        until("the second is answered", || stub.given() == 2 * n + 2);
+    }
+}
+
+#[test_case(204, &[("content-length", "5")]; "no content with a length")]
+#[test_case(204, &[("transfer-encoding", "chunked")]; "no content with a coding")]
+#[test_case(304, &[("content-length", "500")]; "not modified with its length")]
+#[test_case(304, &[("transfer-encoding", "chunked")]; "not modified with a coding")]
+#[test_case(205, &[("content-length", "0")]; "reset content")]
+fn an_answer_that_cannot_have_a_body_has_none_whatever_it_says(status: u16, fields: &[(&str, &str)]) {
+    let stub = Stub::start();
+    let gateway = gateway(&stub, TWICE);
+    let mut client = gateway.connect();
+    for method in ["GET", "HEAD"] {
+        stub.then([Reply::new().head(status, fields)]);
+        client.send(request(method, "/d/up/x", &[], b""));
+        let head = client.head().expect("an answer");
+        assert!(head.starts_with(&format!("HTTP/1.1 {status}")), "{head}");
+        let answer = client.call("GET", "/d/up/x", &[], b"");
+        assert_eq!((answer.status, answer.text().as_str()), (200, "{}"));
     }
 }
 

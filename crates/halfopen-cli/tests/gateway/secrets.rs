@@ -96,3 +96,16 @@ fn our_credential_never_goes_to_another_host() {
         assert_eq!(seen.field("x-original-url"), None);
     }
 }
+
+/// S074
+#[test]
+fn a_caller_cannot_name_our_credential_away() {
+    let stub = Stub::start();
+    let gateway = Starting::new(&policy(&stub.url(), KEYS)).variable("UP_TOKEN", OWN).start();
+    let fields = [("connection", "authorization, host, via"), ("authorization", "Bearer theirs")];
+    assert_eq!(gateway.call("GET", "/d/up/x", &fields, b"").status, 200);
+    let seen = &stub.seen()[0];
+    assert_eq!(seen.all("authorization"), [format!("Bearer {OWN}")]);
+    assert_eq!(seen.field("host"), Some(stub.address.to_string().as_str()));
+    assert_eq!(seen.field("via"), Some("1.1 halfopen"));
+}

@@ -24,6 +24,8 @@ pub(crate) struct Seen {
     pub(crate) target: String,
     /// The decoded body.
     pub(crate) body: Vec<u8>,
+    /// The lines behind a body in chunks.
+    pub(crate) trailer: Vec<String>,
     /// Which connection it came on, from 0.
     pub(crate) connection: usize,
 }
@@ -199,6 +201,8 @@ struct Shared {
     /// Connections that are open at the moment, and the most that were at once.
     open: AtomicUsize,
     open_max: AtomicUsize,
+    /// Replies that were given to their end.
+    given: AtomicUsize,
     /// How long a connection may be idle before the stub closes it, in milliseconds; 0: for ever.
     idle_ms: AtomicUsize,
 }
@@ -223,6 +227,7 @@ impl Stub {
             connections: AtomicUsize::new(0),
             open: AtomicUsize::new(0),
             open_max: AtomicUsize::new(0),
+            given: AtomicUsize::new(0),
             idle_ms: AtomicUsize::new(0),
         });
         let accepting = Arc::clone(&shared);
@@ -294,6 +299,11 @@ impl Stub {
         self.shared.open.load(Ordering::Relaxed)
     }
 
+    /// Returns how many replies were given to their end.
+    pub(crate) fn given(&self) -> usize {
+        self.shared.given.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn open_max(&self) -> usize {
         self.shared.open_max.load(Ordering::Relaxed)
     }
@@ -332,6 +342,7 @@ impl Connection<'_> {
                 target: words.next().unwrap_or("").to_owned(),
                 head: head.clone(),
                 body: Vec::new(),
+                trailer: Vec::new(),
                 connection: self.number,
             };
             let reads = reply.steps.iter().any(|step| matches!(step, Step::ReadBody));
@@ -343,7 +354,7 @@ impl Connection<'_> {
                     Step::ReadBody => {
                         let body = self.read_body(&head);
                         match body {
-                            Ok(body) => seen.body = body,
+                            Ok(body) => (seen.body, seen.trailer) = body,
                             Err(error) => {
                                 self.note(seen);
                                 return Err(error);
@@ -356,6 +367,7 @@ impl Connection<'_> {
                     Step::Hang => while self.fill(None)? {},
                 }
             }
+            self.shared.given.fetch_add(1, Ordering::Relaxed);
             match reply.after {
                 After::KeepOpen => {}
                 After::Close => {
@@ -430,7 +442,7 @@ impl Connection<'_> {
         }
     }
 
-    fn read_body(&mut self, head: &str) -> std::io::Result<Vec<u8>> {
+    fn read_body(&mut self, head: &str) -> std::io::Result<(Vec<u8>, Vec<String>)> {
         let field = |name: &str| {
             fields(head).find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value.to_owned())
         };
@@ -441,15 +453,21 @@ impl Connection<'_> {
                 let size = usize::from_str_radix(line.split(';').next().unwrap_or("").trim(), 16)
                     .map_err(std::io::Error::other)?;
                 if size == 0 {
-                    while !self.read_line()?.is_empty() {}
-                    return Ok(body);
+                    let mut trailer = Vec::new();
+                    loop {
+                        let line = self.read_line()?;
+                        if line.is_empty() {
+                            return Ok((body, trailer));
+                        }
+                        trailer.push(line);
+                    }
                 }
                 body.extend(self.take(size)?);
                 self.read_line()?;
             }
         }
         let length = field("content-length").map_or(0, |length| length.parse().unwrap());
-        self.take(length)
+        Ok((self.take(length)?, Vec::new()))
     }
 
     fn read_line(&mut self) -> std::io::Result<String> {

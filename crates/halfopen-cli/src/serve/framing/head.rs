@@ -6,6 +6,8 @@ use super::Ambiguity;
 pub(super) const HEAD_BYTES_MAX: usize = 64 << 10;
 /// How many fields it may have; hyper takes no more either.
 pub(super) const FIELDS_MAX: usize = 100;
+/// What a target may hold besides letters and digits.
+const PUNCTUATION: &[u8] = b"/-_.?=&%+:,;~@!$'()*[]";
 /// How many empty lines may stand before it (RFC 9112 section 2.2 asks to ignore one).
 const EMPTY_LINES_MAX: usize = 2;
 
@@ -141,6 +143,12 @@ fn request_line(line: &[u8]) -> Result<Version, Ambiguity> {
     }
     if !target.iter().all(is_target) {
         return Err(Ambiguity::ControlByte);
+    }
+    // hyper would refuse it too, without a word.
+    let is_plain = target.starts_with(b"/")
+        && target.iter().all(|byte| byte.is_ascii_alphanumeric() || PUNCTUATION.contains(byte));
+    if !is_plain && http::Uri::try_from(target).is_err() {
+        return Err(Ambiguity::BadRequestLine);
     }
     match version {
         b"HTTP/1.1" => Ok(Version::Http11),
