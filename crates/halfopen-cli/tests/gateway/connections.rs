@@ -85,3 +85,27 @@ fn idle_connections_are_not_kept_for_long() {
     assert_eq!(stub.open(), 1);
     until("it is closed, before servers do that after five seconds", || stub.open() == 0);
 }
+
+/// S139
+#[test]
+fn a_kept_connection_that_ends_under_a_call_is_no_failure_and_costs_no_budget() {
+    let stub = Stub::start();
+    let gateway = gateway(
+        &stub,
+        "retry: { max_attempts: 2, base_ms: 1, budget: { ratio: 0, per_minute: 0 } }\n\
+         circuit: { open_after_failures: 1, open_for_sec: 60 }",
+    );
+    for _ in 0..3 {
+        stub.then([Reply::ok("{}"), Reply::new().reset(), Reply::ok("{}").close()]);
+        assert_eq!(gateway.get("/d/up/x").status, 200);
+        let answer = gateway.get("/d/up/x");
+        assert_eq!((answer.status, answer.field("halfopen-attempts")), (200, Some("2")), "{}", answer.text());
+    }
+    stub.then([Reply::ok("{}"), Reply::new().reset()]);
+    assert_eq!(gateway.get("/d/up/x").status, 200);
+    let seen = stub.seen().len();
+    let answer = gateway.post("/d/up/x", "{}");
+    assert_eq!((answer.status, answer.problem().as_str()), (504, "outcome_unknown"));
+    assert_eq!(stub.seen().len(), seen + 1, "a POST is not repeated");
+    assert_eq!(gateway.state("up"), "closed");
+}
