@@ -16,7 +16,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use halfopen_core::time::{ReadAt, Timestamp};
 
-#[cfg(any(test, feature = "test-util"))]
+#[cfg(any(test, feature = "virtual-time"))]
 pub use manual::ManualClock;
 
 /// Where `now` comes from. Clones share their anchor.
@@ -29,7 +29,7 @@ pub struct Clock {
 #[derive(Clone, Debug)]
 enum Source {
     System,
-    #[cfg(any(test, feature = "test-util"))]
+    #[cfg(any(test, feature = "virtual-time"))]
     Manual(ManualClock),
 }
 
@@ -64,9 +64,8 @@ impl Clock {
         Self::from_source(Source::System)
     }
 
-    /// Returns a clock that stands still until the test moves it. Every such clock has its own anchor, as every
-    /// process has.
-    #[cfg(any(test, feature = "test-util"))]
+    /// Returns a clock that stands still until it is moved. Every such clock has its own anchor, as every process has.
+    #[cfg(any(test, feature = "virtual-time"))]
     #[must_use]
     pub fn manual(manual: &ManualClock) -> Self {
         Self::from_source(Source::Manual(manual.clone()))
@@ -113,7 +112,7 @@ impl Source {
                 Ok(since) => i64::try_from(since.as_millis()).unwrap_or(i64::MAX),
                 Err(before) => i64::try_from(before.duration().as_millis()).map_or(i64::MIN, |ms| -ms),
             },
-            #[cfg(any(test, feature = "test-util"))]
+            #[cfg(any(test, feature = "virtual-time"))]
             Self::Manual(manual) => manual.wall_ms(),
         }
     }
@@ -124,7 +123,7 @@ impl Source {
                 let since = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
                 since.tv_sec.saturating_mul(1000).saturating_add(since.tv_nsec / 1_000_000)
             }
-            #[cfg(any(test, feature = "test-util"))]
+            #[cfg(any(test, feature = "virtual-time"))]
             Self::Manual(manual) => manual.since_boot_ms(),
         }
     }
@@ -134,7 +133,7 @@ impl Source {
             Self::System => std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
                 .map(|id| id.trim().to_owned())
                 .unwrap_or_default(),
-            #[cfg(any(test, feature = "test-util"))]
+            #[cfg(any(test, feature = "virtual-time"))]
             Self::Manual(manual) => manual.boot_id(),
         }
     }
@@ -142,18 +141,18 @@ impl Source {
     fn zone(&self) -> jiff::tz::TimeZone {
         match self {
             Self::System => jiff::tz::TimeZone::system(),
-            #[cfg(any(test, feature = "test-util"))]
+            #[cfg(any(test, feature = "virtual-time"))]
             Self::Manual(_) => jiff::tz::TimeZone::UTC,
         }
     }
 }
 
-#[cfg(any(test, feature = "test-util"))]
+#[cfg(any(test, feature = "virtual-time"))]
 mod manual {
     use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
     use std::time::Duration;
 
-    /// The clocks of a machine in a test: they stand still until they are moved.
+    /// The clocks of a machine in a test or a drill: they stand still until they are moved.
     #[derive(Clone, Debug)]
     pub struct ManualClock(Arc<Mutex<Hands>>);
 

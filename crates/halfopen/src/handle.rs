@@ -118,11 +118,21 @@ impl Handle {
     ///
     /// As [`Handle::open`].
     pub fn open_with(location: &Location, clock: Clock) -> Result<Self, StoreError> {
+        // The standard library draws the keys of its hashers from the operating system.
+        Self::open_seeded(location, clock, RandomState::new().hash_one(std::process::id()))
+    }
+
+    /// Opens the door with a clock and a seed of the caller's choice, so that what happens can be repeated exactly.
+    /// Doors to one store need different seeds: the identities of permits are drawn.
+    ///
+    /// # Errors
+    ///
+    /// As [`Handle::open`].
+    pub fn open_seeded(location: &Location, clock: Clock, seed: u64) -> Result<Self, StoreError> {
         let handle = Self {
             location: location.clone(),
             clock,
-            // The standard library draws the keys of its hashers from the operating system.
-            seed: Chance::from_seed(RandomState::new().hash_one(std::process::id())),
+            seed: Chance::from_seed(seed),
             drawn: AtomicU64::new(0),
             back: Mutex::new(Back { store: None, health: StoreHealth::Good, try_at: None, lost: Lost::default() }),
         };

@@ -6,7 +6,8 @@
 //! | feature | adds |
 //! |---|---|
 //! | `sqlite` (default) | the store in a file |
-//! | `test-util` | clocks that stand still, for tests of programs built on this |
+//! | `virtual-time` | clocks that stand still until they are moved, for drills |
+//! | `test-util` | `virtual-time`, for tests of programs built on this |
 
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 #![cfg_attr(
