@@ -35,6 +35,8 @@ pub enum Command {
     Run(Box<crate::run::RunArgs>),
     /// Answer HTTP calls in a dependency's place: a program changes its base URL and nothing else
     Serve(Box<crate::serve::ServeArgs>),
+    /// Rehearse outages with your own policy: real engine, virtual time, every row asserted
+    Drill(Box<crate::drill::DrillArgs>),
     /// Everything an operator does.
     #[command(flatten)]
     Ops(crate::ops::OpsCommand),

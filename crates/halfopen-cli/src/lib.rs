@@ -7,3 +7,4 @@ pub mod duration;
 pub mod run;
 pub mod serve;
 pub mod ops;
+pub mod drill;

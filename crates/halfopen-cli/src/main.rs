@@ -17,6 +17,7 @@ fn main() -> ExitCode {
     ExitCode::from(match &cli.command {
         Command::Run(args) => halfopen_cli::run::run(&cli.shared, args),
         Command::Serve(args) => halfopen_cli::serve::serve(&cli.shared, args),
+        Command::Drill(args) => halfopen_cli::drill::drill(&cli.shared, args),
         Command::Ops(command) => halfopen_cli::ops::run(&cli.shared, command),
     })
 }
