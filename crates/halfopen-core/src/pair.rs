@@ -65,7 +65,29 @@ pub struct PairEvents {
     pub account: Vec<Event>,
 }
 
+/// What the caller knows beside the verdict, for either circuit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PairFacts {
+    /// For the place's.
+    pub place: Facts,
+    /// For the account's.
+    pub account: Facts,
+}
+
+impl From<Facts> for PairFacts {
+    /// Takes the same for both.
+    fn from(facts: Facts) -> Self {
+        Self { place: facts, account: facts }
+    }
+}
+
 impl PairEvents {
+    /// Adds later events.
+    pub fn append(&mut self, mut later: Self) {
+        self.place.append(&mut later.place);
+        self.account.append(&mut later.account);
+    }
+
     /// Returns whether nothing happened on either side.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -155,6 +177,17 @@ impl Target {
 }
 
 impl Pair<'_> {
+    /// Lets time pass for both circuits.
+    pub fn expire(&mut self, policy: &Policy, facts: PairFacts, now: Timestamp) -> PairEvents {
+        PairEvents {
+            place: self.place.expire(policy, facts.place, now),
+            account: match self.account.as_deref_mut() {
+                Some(account) => account.expire(policy, facts.account, now),
+                None => Vec::new(),
+            },
+        }
+    }
+
     /// Asks both circuits; both grant, or neither gives anything away.
     pub fn admit(&mut self, policy: &Policy, ask: Ask, now: Timestamp, chance: Chance) -> (Answer, PairEvents) {
         let Some(account) = self.account.as_deref_mut() else {
@@ -214,10 +247,11 @@ impl Pair<'_> {
         policy: &Policy,
         pass: &Pass,
         verdict: &Verdict,
-        facts: Facts,
+        facts: impl Into<PairFacts>,
         now: Timestamp,
         chance: Chance,
     ) -> PairEvents {
+        let PairFacts { place: facts, account: account_facts } = facts.into();
         let place_chance = chance.nth(PLACE);
         let (Some(account), Some(permit)) = (self.account.as_deref_mut(), &pass.account) else {
             let place = self.place.settle(policy, &pass.place, verdict, facts, now, place_chance);
@@ -235,20 +269,29 @@ impl Pair<'_> {
         };
         let account = match target {
             Target::Both | Target::One(Side::Account) => {
-                account.settle(policy, permit, verdict, facts, now, on_side(chance))
+                account.settle(policy, permit, verdict, account_facts, now, on_side(chance))
             }
-            Target::One(Side::Place) => account.settle_neutral(policy, permit, class, facts, now, on_side(chance)),
+            Target::One(Side::Place) => {
+                account.settle_neutral(policy, permit, class, account_facts, now, on_side(chance))
+            }
         };
         PairEvents { place, account }
     }
 
     /// Judges long work early as a success on both circuits; returns the pass under which the attempt goes on.
-    pub fn settle_early(&mut self, policy: &Policy, pass: &Pass, facts: Facts, now: Timestamp) -> (Pass, PairEvents) {
+    pub fn settle_early(
+        &mut self,
+        policy: &Policy,
+        pass: &Pass,
+        facts: impl Into<PairFacts>,
+        now: Timestamp,
+    ) -> (Pass, PairEvents) {
+        let PairFacts { place: facts, account: account_facts } = facts.into();
         let (place, place_events) = self.place.settle_early(policy, &pass.place, facts, now);
         let mut events = PairEvents { place: place_events, account: Vec::new() };
         let account = match (self.account.as_deref_mut(), &pass.account) {
             (Some(account), Some(permit)) => {
-                let (permit, account_events) = account.settle_early(policy, permit, facts, now);
+                let (permit, account_events) = account.settle_early(policy, permit, account_facts, now);
                 events.account = account_events;
                 Some(permit)
             }
@@ -262,13 +305,14 @@ impl Pair<'_> {
         &mut self,
         policy: &Policy,
         pass: &Pass,
-        facts: Facts,
+        facts: impl Into<PairFacts>,
         now: Timestamp,
         chance: Chance,
     ) -> PairEvents {
+        let PairFacts { place: facts, account: account_facts } = facts.into();
         let place = self.place.give_back(policy, &pass.place, facts, now, chance.nth(PLACE));
         let account = match (self.account.as_deref_mut(), &pass.account) {
-            (Some(account), Some(permit)) => account.give_back(policy, permit, facts, now, on_side(chance)),
+            (Some(account), Some(permit)) => account.give_back(policy, permit, account_facts, now, on_side(chance)),
             (None, _) | (Some(_), None) => Vec::new(),
         };
         PairEvents { place, account }

@@ -10,20 +10,21 @@
 //! There is no second road: a surface that remembers an answer for itself, or asks two doors, breaks the promises that
 //! are kept here.
 
+pub mod jobs;
 mod lost;
 mod operate;
 mod registry;
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use halfopen_core::chance::Chance;
-use halfopen_core::circuit::{Circuit, Facts};
+use halfopen_core::circuit::Circuit;
 use halfopen_core::circuit_id::CircuitId;
 use halfopen_core::outcome::Reached;
-use halfopen_core::pair::{self, Answer, Pair, PairEvents, Pass, Side};
+use halfopen_core::pair::{self, Answer, Pair, PairEvents, PairFacts, Pass, Side};
 use halfopen_core::permit::{Ask, Permit, PermitKind, Refusal};
 use halfopen_core::policy::Policy;
 use halfopen_core::snapshot::EventRecord;
@@ -77,6 +78,8 @@ pub struct Handle {
     clock: Clock,
     seed: Chance,
     drawn: AtomicU64,
+    /// Whether durable changes share their flushes.
+    group_commits: AtomicBool,
     back: Mutex<Back>,
 }
 
@@ -134,6 +137,7 @@ impl Handle {
             clock,
             seed: Chance::from_seed(seed),
             drawn: AtomicU64::new(0),
+            group_commits: AtomicBool::new(false),
             back: Mutex::new(Back { store: None, health: StoreHealth::Good, try_at: None, lost: Lost::default() }),
         };
         match Store::open(location, &handle.clock) {
@@ -179,7 +183,12 @@ impl Handle {
             route,
             policy,
             |seen, now| pair::peek(&seen.place, seen.account.as_ref(), policy, ask, now, chance),
-            |pair, now| pair.admit(policy, ask, now, chance),
+            |pair, facts, now| {
+                let mut events = pair.expire(policy, facts, now);
+                let (answer, more) = pair.admit(policy, ask, now, chance);
+                events.append(more);
+                (answer, events)
+            },
             |lost, seen, now| (lost.admit(route, seen, policy, ask, now, chance), Vec::new()),
         );
         answer
@@ -213,9 +222,9 @@ impl Handle {
                 let account = seen.account.as_ref();
                 (!alone && pair::settles_for_free(&seen.place, account, policy, &pass, verdict, now)).then_some(())
             },
-            |pair, now| {
+            |pair, facts, now| {
                 let adopted = if alone { lost::adopt(&pass, pair, policy, now) } else { pass.clone() };
-                ((), pair.settle(policy, &adopted, verdict, Facts::default(), now, chance))
+                ((), pair.settle(policy, &adopted, verdict, facts, now, chance))
             },
             |lost, _, now| ((), lost.settle(route, policy, &pass, verdict, now, chance)),
         );
@@ -237,7 +246,7 @@ impl Handle {
             route,
             policy,
             |_, _| None,
-            |pair, now| ((), pair.give_back(policy, &pass, Facts::default(), now, chance)),
+            |pair, facts, now| ((), pair.give_back(policy, &pass, facts, now, chance)),
             |lost, _, now| {
                 lost.give_back(route, policy, &pass, now, chance);
                 ((), Vec::new())
@@ -283,7 +292,7 @@ impl Handle {
         route: &Route,
         policy: &Policy,
         quick: impl FnOnce(&Seen, Timestamp) -> Option<T>,
-        locked: impl FnOnce(&mut Pair<'_>, Timestamp) -> (T, PairEvents),
+        locked: impl FnOnce(&mut Pair<'_>, PairFacts, Timestamp) -> (T, PairEvents),
         alone: impl FnOnce(&mut Lost, Option<&Seen>, Timestamp) -> (T, Vec<EventRecord>),
     ) -> (T, Vec<EventRecord>) {
         let mut last_seen = None;
@@ -329,6 +338,12 @@ impl Handle {
                 match Store::open_within(&self.location, &self.clock, LOST_PATIENCE) {
                     Ok(store) => {
                         back.lost.shift(self.clock.anchor_ms().saturating_sub(anchor_ms));
+                        if self.group_commits.load(Ordering::Relaxed)
+                            && let Err(error) = store.commit_in_groups()
+                        {
+                            back.note(&error, false);
+                            return;
+                        }
                         let store = Arc::new(store);
                         back.store = Some(Arc::clone(&store));
                         store
@@ -412,12 +427,14 @@ fn decide<T>(
     store: &Store,
     route: &Route,
     policy: &Policy,
-    act: impl FnOnce(&mut Pair<'_>, Timestamp) -> (T, PairEvents),
+    act: impl FnOnce(&mut Pair<'_>, PairFacts, Timestamp) -> (T, PairEvents),
 ) -> Result<(T, Vec<EventRecord>), StoreError> {
     store.transact(|txn| {
+        let facts = jobs::facts(txn, route)?;
         let mut seats = Seats::take(txn, route)?;
-        let (value, events) = act(&mut seats.pair(), txn.now());
+        let (value, events) = act(&mut seats.pair(), facts, txn.now());
         let records = seats.put_back(txn, policy, &events)?;
+        registry::forgive_after(txn, route, &records)?;
         Ok((value, records))
     })
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use halfopen_core::circuit::{Circuit, Facts, Hold, Status, Wake};
+use halfopen_core::circuit::{Circuit, Hold, Status, Wake};
 use halfopen_core::circuit_id::CircuitId;
 use halfopen_core::event::{By, Event, State};
 use halfopen_core::pair::{PairEvents, Pass, Side};
@@ -13,7 +13,7 @@ use halfopen_core::snapshot::EventRecord;
 use halfopen_core::time::Timestamp;
 
 use super::registry::{self, Seat};
-use super::{Handle, Route, StoreHealth, decide, is_tracked};
+use super::{Handle, Route, StoreHealth, decide, is_tracked, jobs};
 use crate::store::{EventFilter, JournalEntry, Store, StoreError, Txn};
 
 /// How many circuits one sweep changes at most.
@@ -51,7 +51,7 @@ impl Handle {
     pub fn hold_back(&self, route: &Route, policy: &Policy, side: Side) {
         // Without a store there is nobody to be paced with.
         let Some((store, true)) = self.store() else { return };
-        let held = decide(&store, route, policy, |pair, now| ((), pair.hold_back(policy, side, now)));
+        let held = decide(&store, route, policy, |pair, _, now| ((), pair.hold_back(policy, side, now)));
         if let Err(error) = held {
             self.note_unwritable(&error);
         }
@@ -67,7 +67,8 @@ impl Handle {
         if !writable {
             return true;
         }
-        let renewed = decide(&store, route, policy, |pair, now| (pair.renew(policy, pass, now), PairEvents::default()));
+        let renewed =
+            decide(&store, route, policy, |pair, _, now| (pair.renew(policy, pass, now), PairEvents::default()));
         match renewed {
             Ok((live, _)) => live,
             Err(error) => {
@@ -85,7 +86,7 @@ impl Handle {
             return unchanged();
         }
         let Some((store, true)) = self.store() else { return unchanged() };
-        match decide(&store, route, policy, |pair, now| pair.settle_early(policy, pass, Facts::default(), now)) {
+        match decide(&store, route, policy, |pair, facts, now| pair.settle_early(policy, pass, facts, now)) {
             Ok((pass, records)) => {
                 self.tidy_after(&records);
                 (pass, records)
@@ -244,8 +245,8 @@ impl Handle {
         let _ = store.map(|store| store.tidy());
     }
 
-    /// Lets time pass for all circuits where that changes something, a bounded number of them; returns what changed.
-    /// Costs one read where nothing is due.
+    /// Lets time pass for all circuits and jobs where that changes something, a bounded number of them; returns what
+    /// changed. Costs two reads where nothing is due.
     ///
     /// # Errors
     ///
@@ -253,15 +254,19 @@ impl Handle {
     pub fn sweep(&self, policy_of: &dyn Fn(&str) -> Policy) -> Result<Vec<EventRecord>, StoreError> {
         let store = self.readable()?;
         let due = store.due(SWEEP_MAX)?;
-        if due.is_empty() || self.health() != StoreHealth::Good {
+        if self.health() != StoreHealth::Good {
             return Ok(Vec::new());
+        }
+        if due.is_empty() {
+            return self.sweep_jobs(policy_of);
         }
         let swept = store.transact(|txn| {
             let mut records = Vec::new();
             for id in &due {
                 let policy = policy_of(id.dependency());
+                let facts = jobs::facts_of(txn, id)?;
                 let mut seat = Seat::take_exactly(txn, id)?;
-                let events = seat.circuit.expire(&policy, Facts::default(), txn.now());
+                let events = seat.circuit.expire(&policy, facts, txn.now());
                 // Also where nothing happened: what was noted as its wake is over.
                 seat.save(txn, &policy)?;
                 records.extend(seat.put_back(txn, &policy, &events)?);
@@ -270,7 +275,8 @@ impl Handle {
             Ok(records)
         });
         match swept {
-            Ok(records) => {
+            Ok(mut records) => {
+                records.extend(self.sweep_jobs(policy_of)?);
                 self.tidy_after(&records);
                 Ok(records)
             }
@@ -317,7 +323,7 @@ impl Handle {
         if known.is_empty() { Err(error) } else { Ok(known.get(id).cloned()) }
     }
 
-    fn readable(&self) -> Result<Arc<Store>, StoreError> {
+    pub(super) fn readable(&self) -> Result<Arc<Store>, StoreError> {
         match (self.store(), self.health()) {
             (Some((store, _)), _) => Ok(store),
             (None, StoreHealth::Lost(why) | StoreHealth::ReadOnly(why)) => Err(StoreError::Lost(why)),

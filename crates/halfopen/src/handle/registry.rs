@@ -9,16 +9,21 @@ use std::time::Duration;
 use halfopen_core::circuit::{Circuit, Facts};
 use halfopen_core::circuit_id::CircuitId;
 use halfopen_core::event::Event;
+use halfopen_core::job::{JobState, Shelf};
 use halfopen_core::pair::{Pair, PairEvents};
 use halfopen_core::policy::Policy;
 use halfopen_core::snapshot::{self, EventRecord};
 use halfopen_core::time::Timestamp;
 
 use super::{Route, Seen};
+use crate::store::jobs::shelf_number;
 use crate::store::{Store, StoreError, Txn};
 
 /// The value of the partition that further ones fold into.
 const OTHER: &str = "other";
+
+/// How many jobs of a lane are forgiven at once at most.
+const FORGIVEN_MAX: usize = 64;
 
 /// How long an attempt is taken to last where the policy states no timeout.
 const TIMEOUT_UNSTATED: Duration = Duration::from_secs(600);
@@ -71,6 +76,11 @@ impl Seats {
     pub(super) fn take(txn: &Txn<'_>, route: &Route) -> Result<Self, StoreError> {
         let account = route.account().map(|id| Seat::take(txn, id)).transpose()?;
         Ok(Self { place: Seat::take(txn, &route.place)?, account })
+    }
+
+    /// Returns the circuits as they are now.
+    pub(super) fn circuits(&self) -> impl Iterator<Item = &Circuit> {
+        [Some(&self.place.circuit), self.account.as_ref().map(|seat| &seat.circuit)].into_iter().flatten()
     }
 
     /// Returns them as the core wants them.
@@ -186,6 +196,27 @@ impl Seat {
             details,
         }))
     }
+}
+
+/// Forgives jobs that failed as probes once a circuit that judges them has recovered: the incident is over.
+pub(super) fn forgive_after(txn: &mut Txn<'_>, route: &Route, records: &[EventRecord]) -> Result<(), StoreError> {
+    if !records.iter().any(|record| record.event == "recovered") {
+        return Ok(());
+    }
+    let suspects = shelf_number(Shelf::Suspect, JobState::Queued);
+    for lane in txn.lanes(Some(route.place.dependency()))? {
+        let judged = lane.place == route.place || lane.account.as_ref() == route.account();
+        if !judged {
+            continue;
+        }
+        // One that is left over is forgiven when it is claimed.
+        for row in txn.on_shelf(lane.id, suspects, FORGIVEN_MAX)? {
+            let mut forgiven = row.clone();
+            forgiven.job.forgive();
+            txn.save_job(&row, &mut forgiven, None)?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns whether nothing would be lost if a circuit were forgotten.

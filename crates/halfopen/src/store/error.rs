@@ -63,6 +63,15 @@ pub enum StoreError {
         #[source]
         cause: SnapshotError,
     },
+    /// One job in it cannot be read.
+    #[error("job {id} cannot be read")]
+    Job {
+        /// Its name.
+        id: String,
+        /// Why.
+        #[source]
+        cause: SnapshotError,
+    },
     /// The file was removed or replaced while it was in use.
     #[error("store {} was removed or replaced while it was in use", path.display())]
     Replaced {
@@ -120,12 +129,35 @@ impl StoreError {
             | Self::NewerSchema { .. } => true,
             Self::Corrupt { .. }
             | Self::Circuit { .. }
+            | Self::Job { .. }
             | Self::Replaced { .. }
             | Self::ReadOnly { .. }
             | Self::Full { .. }
             | Self::Busy { .. }
             | Self::Lost(_)
             | Self::Unusable { .. } => false,
+        }
+    }
+
+    /// Returns the same error for another caller of the same batch.
+    #[cfg(feature = "sqlite")]
+    pub(super) fn again(&self) -> Self {
+        match self {
+            Self::ReadOnly { path, cause } => Self::ReadOnly { path: path.clone(), cause: cause.clone() },
+            Self::Full { path, cause } => Self::Full { path: path.clone(), cause: cause.clone() },
+            Self::Busy { path, waited } => Self::Busy { path: path.clone(), waited: *waited },
+            Self::Replaced { path } => Self::Replaced { path: path.clone() },
+            Self::Corrupt { path, cause } => Self::Corrupt { path: path.clone(), cause: cause.clone() },
+            Self::Unusable { path, cause } => Self::Unusable { path: path.clone(), cause: cause.clone() },
+            Self::BadLocation { .. }
+            | Self::NoPostgres
+            | Self::NoSqlite
+            | Self::NoHome
+            | Self::NetworkFileSystem { .. }
+            | Self::NewerSchema { .. }
+            | Self::Circuit { .. }
+            | Self::Job { .. }
+            | Self::Lost(_) => Self::Lost(self.to_string()),
         }
     }
 }

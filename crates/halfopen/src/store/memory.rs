@@ -1,13 +1,17 @@
 //! Keeps circuits and the journal in this process only: for tests, drills and programs that want no file.
 
+mod jobs;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use halfopen_core::circuit::Circuit;
 use halfopen_core::circuit_id::CircuitId;
+use halfopen_core::job::{Entry, JobId};
 use halfopen_core::snapshot::EventRecord;
 use halfopen_core::time::Timestamp;
 
+use super::jobs::{Digest, JobRow, Lane, LaneId, Part, Payload, TakenKey};
 use super::{EventFilter, JOURNAL_ROWS_MAX, JournalEntry, PRUNE_STEP, StoreError, Stored, Txn, is_transition};
 use crate::clock::Clock;
 
@@ -21,6 +25,7 @@ struct Kept {
     events: VecDeque<JournalEntry>,
     /// The position of the newest event that was ever kept.
     end: i64,
+    jobs: jobs::Jobs,
     version: i64,
 }
 
@@ -39,6 +44,7 @@ pub(super) struct Draft<'a> {
     changed: BTreeMap<CircuitId, Option<Row>>,
     appended: Vec<EventRecord>,
     pruned: Vec<(String, Timestamp)>,
+    undo: Vec<jobs::Undo>,
 }
 
 impl Memory {
@@ -84,9 +90,7 @@ impl Memory {
         clock: &Clock,
         decide: impl FnOnce(&mut Txn<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let kept = self.lock();
-        let draft = Draft { kept, changed: BTreeMap::new(), appended: Vec::new(), pruned: Vec::new() };
-        let mut txn = Txn { now: clock.now(), draft: super::Draft::Memory(draft) };
+        let mut txn = self.begin(clock);
         let value = decide(&mut txn)?;
         match txn.draft {
             super::Draft::Memory(draft) => draft.commit(),
@@ -96,7 +100,26 @@ impl Memory {
         Ok(value)
     }
 
-    /// A thread that panicked in a transaction left no half-done change behind, because drafts commit at the end.
+    pub(super) fn look<T>(
+        &self,
+        clock: &Clock,
+        questions: impl FnOnce(&Txn<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        questions(&self.begin(clock))
+    }
+
+    pub(super) fn has_due_jobs(&self, now: Timestamp) -> bool {
+        !self.lock().jobs.due(now, 1).is_empty()
+    }
+
+    fn begin(&self, clock: &Clock) -> Txn<'_> {
+        let kept = self.lock();
+        let (changed, appended) = (BTreeMap::new(), Vec::new());
+        let draft = Draft { kept, changed, appended, pruned: Vec::new(), undo: Vec::new() };
+        Txn { now: clock.now(), draft: super::Draft::Memory(draft) }
+    }
+
+    /// A thread that panicked in a transaction left no half-done change behind: drafts commit at the end, or put back.
     fn lock(&self) -> MutexGuard<'_, Kept> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -144,20 +167,110 @@ impl Draft<'_> {
         self.pruned.push((dependency.to_owned(), before));
     }
 
+    pub(super) fn lanes(&self, dependency: Option<&str>) -> Vec<Lane> {
+        self.kept.jobs.lanes(dependency)
+    }
+
+    pub(super) fn new_lane(&mut self, place: &CircuitId, account: Option<&CircuitId>) -> LaneId {
+        self.kept.jobs.new_lane(place, account, &mut self.undo)
+    }
+
+    pub(super) fn insert_job(&mut self, row: JobRow, entry: &Entry) -> JobId {
+        self.kept.jobs.insert(row, entry, &mut self.undo)
+    }
+
+    pub(super) fn job(&self, seq: u64) -> Option<JobRow> {
+        self.kept.jobs.job(seq)
+    }
+
+    pub(super) fn save_job(&mut self, before: &JobRow, after: &JobRow) {
+        self.kept.jobs.save(before, after, &mut self.undo);
+    }
+
+    pub(super) fn remove_job(&mut self, row: &JobRow) -> Vec<String> {
+        self.kept.jobs.remove(row, &mut self.undo);
+        Vec::new()
+    }
+
+    pub(super) fn on_shelf(&self, lane: LaneId, shelf: i64, max: usize) -> Vec<JobRow> {
+        self.kept.jobs.after_on_shelf(lane, shelf, 0, max)
+    }
+
+    pub(super) fn after_on_shelf(&self, lane: LaneId, shelf: i64, after: u64, max: usize) -> Vec<JobRow> {
+        self.kept.jobs.after_on_shelf(lane, shelf, after, max)
+    }
+
+    pub(super) fn jobs_after(&self, after: u64, max: usize) -> Vec<JobRow> {
+        self.kept.jobs.jobs_after(after, max)
+    }
+
+    pub(super) fn due_jobs(&self, now: Timestamp, max: usize) -> Vec<u64> {
+        self.kept.jobs.due(now, max)
+    }
+
+    pub(super) fn next_job_wake(&self) -> Option<Timestamp> {
+        self.kept.jobs.next_wake()
+    }
+
+    pub(super) fn append_entry(&mut self, seq: u64, _n: u32, entry: &Entry) {
+        self.kept.jobs.append_entry(seq, entry, &mut self.undo);
+    }
+
+    pub(super) fn history(&self, seq: u64) -> Vec<Entry> {
+        self.kept.jobs.history(seq)
+    }
+
+    pub(super) fn put_payload(&mut self, seq: u64, part: Part, payload: &Payload) {
+        self.kept.jobs.put_payload(seq, part, payload, &mut self.undo);
+    }
+
+    pub(super) fn payload(&self, seq: u64, part: Part) -> Option<Payload> {
+        self.kept.jobs.payload(seq, part)
+    }
+
+    pub(super) fn key(&self, scope: &Digest) -> Option<TakenKey> {
+        self.kept.jobs.key(scope)
+    }
+
+    pub(super) fn put_key(&mut self, scope: &Digest, taken: TakenKey) {
+        self.kept.jobs.put_key(scope, taken, &mut self.undo);
+    }
+
+    pub(super) fn line_head(&self, key: &Digest) -> Option<u64> {
+        self.kept.jobs.line_head(key)
+    }
+
+    pub(super) fn line_end(&self, key: &Digest) -> u64 {
+        self.kept.jobs.line_end(key)
+    }
+
+    pub(super) fn line_up(&mut self, key: &Digest, line: u64, seq: u64) {
+        self.kept.jobs.line(key, line, Some(seq), &mut self.undo);
+    }
+
+    pub(super) fn line_leave(&mut self, key: &Digest, line: u64) {
+        self.kept.jobs.line(key, line, None, &mut self.undo);
+    }
+
+    pub(super) fn counted(&self) -> Vec<(LaneId, i64, u64)> {
+        self.kept.jobs.counted()
+    }
+
     fn commit(mut self) {
+        self.undo.clear();
         let kept = &mut *self.kept;
         kept.version += 1;
-        for (id, changed) in self.changed {
+        for (id, changed) in std::mem::take(&mut self.changed) {
             match changed {
                 Some(row) => kept.circuits.insert(id, row),
                 None => kept.circuits.remove(&id),
             };
         }
-        for event in self.appended {
+        for event in std::mem::take(&mut self.appended) {
             kept.end += 1;
             kept.events.push_back(JournalEntry { position: kept.end, event });
         }
-        for (dependency, before) in self.pruned {
+        for (dependency, before) in std::mem::take(&mut self.pruned) {
             let mut left = PRUNE_STEP;
             kept.events.retain(|JournalEntry { event, .. }| {
                 let old = left > 0 && event.dependency == dependency && event.at_ms < before.as_millis();
@@ -168,6 +281,14 @@ impl Draft<'_> {
         while kept.events.len() > JOURNAL_ROWS_MAX as usize {
             kept.events.pop_front();
         }
+    }
+}
+
+impl Drop for Draft<'_> {
+    /// What was not committed is put back.
+    fn drop(&mut self) {
+        let undo = std::mem::take(&mut self.undo);
+        self.kept.jobs.undo(undo);
     }
 }
 

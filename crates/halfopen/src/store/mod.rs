@@ -22,11 +22,14 @@
 //! - **The boot.** Opening compares the boot the store was last used in with this one. If they differ, one transaction
 //!   writes the new anchor and lets every circuit cut the deadlines that no longer fit
 //!   ([`Circuit::after_reboot`]); no process of the new boot sees one without the other.
+//! - **Jobs** have a contract of their own, in [`jobs`]: what is accepted is on the disk.
 //! - **Damage** is reported and left as it is. Nothing is moved aside, recreated or repaired unasked.
 
 mod error;
+pub mod jobs;
 mod location;
 mod memory;
+mod payloads;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
@@ -41,6 +44,7 @@ use crate::clock::Clock;
 
 pub use error::StoreError;
 pub use location::Location;
+pub(crate) use payloads::Payloads;
 
 /// How long a writer waits for other writers of a healthy store.
 pub const PATIENCE: Duration = Duration::from_secs(5);
@@ -60,7 +64,7 @@ pub struct Store {
 
 #[derive(Debug)]
 enum Place {
-    Memory(memory::Memory),
+    Memory(Box<memory::Memory>),
     #[cfg(feature = "sqlite")]
     Sqlite(Box<sqlite::Sqlite>),
 }
@@ -114,7 +118,7 @@ impl Store {
     /// As [`Store::open`], with a patience of the caller's choice.
     pub(crate) fn open_within(location: &Location, clock: &Clock, patience: Duration) -> Result<Self, StoreError> {
         let place = match location {
-            Location::Memory => Place::Memory(memory::Memory::default()),
+            Location::Memory => Place::Memory(Box::default()),
             #[cfg(feature = "sqlite")]
             Location::Sqlite(path) => Place::Sqlite(Box::new(sqlite::Sqlite::open(path, clock, patience)?)),
             #[cfg(not(feature = "sqlite"))]
@@ -215,6 +219,101 @@ impl Store {
             #[cfg(feature = "sqlite")]
             Place::Sqlite(sqlite) => sqlite.transact(&self.clock, decide),
         }
+    }
+
+    /// As [`Store::transact`], but what was committed survives a power cut too: this returns when it is on the disk. Many
+    /// threads share one flush after [`Store::commit_in_groups`]; `decide` may then be called again if the batch it was
+    /// in came to nothing, and runs on another thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::transact`]. After any error nothing was changed.
+    pub fn transact_durably<T: Send + 'static>(
+        &self,
+        decide: impl FnMut(&mut Txn<'_>) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        match &self.place {
+            Place::Memory(memory) => memory.transact(&self.clock, decide),
+            #[cfg(feature = "sqlite")]
+            Place::Sqlite(sqlite) => sqlite.transact_durably(&self.clock, decide),
+        }
+    }
+
+    /// As [`Store::transact_durably`], without waiting: `then` is told. It runs on the writing thread, or here if there
+    /// is none, and must not wait.
+    pub fn submit<T: Send + 'static>(
+        &self,
+        decide: impl FnMut(&mut Txn<'_>) -> Result<T, StoreError> + Send + 'static,
+        then: impl FnOnce(Result<T, StoreError>) + Send + 'static,
+    ) {
+        match &self.place {
+            Place::Memory(memory) => then(memory.transact(&self.clock, decide)),
+            #[cfg(feature = "sqlite")]
+            Place::Sqlite(sqlite) => sqlite.submit(&self.clock, decide, then),
+        }
+    }
+
+    /// Starts a thread in which the durable changes of many callers share one flush, and one that writes the log back.
+    /// Does nothing if they run already.
+    ///
+    /// # Errors
+    ///
+    /// If no thread can be started, or the file cannot be opened once more.
+    pub fn commit_in_groups(&self) -> Result<(), StoreError> {
+        match &self.place {
+            Place::Memory(_) => Ok(()),
+            #[cfg(feature = "sqlite")]
+            Place::Sqlite(sqlite) => sqlite.commit_in_groups(&self.clock),
+        }
+    }
+
+    /// Looks at one committed state, through several questions.
+    ///
+    /// # Errors
+    ///
+    /// The closure's own error, or if the store cannot be read.
+    pub(crate) fn look<T>(&self, questions: impl FnOnce(&Txn<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        match &self.place {
+            Place::Memory(memory) => memory.look(&self.clock, questions),
+            #[cfg(feature = "sqlite")]
+            Place::Sqlite(sqlite) => sqlite.look(&self.clock, questions),
+        }
+    }
+
+    /// Returns whether time changes a job by now: one look at the end of an index.
+    pub(crate) fn has_due_jobs(&self) -> Result<bool, StoreError> {
+        let now = self.clock.now();
+        match &self.place {
+            Place::Memory(memory) => Ok(memory.has_due_jobs(now)),
+            #[cfg(feature = "sqlite")]
+            Place::Sqlite(sqlite) => sqlite.has_due_jobs(now),
+        }
+    }
+
+    /// Returns where large bodies lie; `None` if all of them lie in rows.
+    pub(crate) fn payloads(&self) -> Option<Payloads> {
+        match &self.place {
+            Place::Memory(_) => None,
+            #[cfg(feature = "sqlite")]
+            Place::Sqlite(sqlite) => Some(sqlite.payloads()),
+        }
+    }
+
+    /// Removes files of large bodies that belong to no job, which a crash left behind; returns how many.
+    ///
+    /// # Errors
+    ///
+    /// If the store or its folder cannot be read.
+    pub fn remove_orphans(&self) -> Result<usize, StoreError> {
+        let Some(files) = self.payloads() else { return Ok(0) };
+        let mut orphans = Vec::new();
+        for name in files.old_files()? {
+            if !self.look(|txn| txn.is_file_of_a_job(&name))? {
+                orphans.push(name);
+            }
+        }
+        files.forget(&orphans);
+        Ok(orphans.len())
     }
 
     /// Does the housekeeping that a writer owes: where no daemon does it, somebody must. It never blocks another

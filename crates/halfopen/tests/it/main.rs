@@ -7,6 +7,8 @@ mod world;
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
+mod jobs;
+#[cfg(test)]
 mod sqlite_file;
 #[cfg(test)]
 mod door;

@@ -7,19 +7,21 @@ use halfopen_core::time::Timestamp;
 use rusqlite::{OptionalExtension, Transaction, params};
 
 use super::super::{JOURNAL_ROWS_MAX, PRUNE_STEP, StoreError, Stored, is_transition};
+use super::jobs::Lanes;
 use super::{Failure, decode, kept_anchor, raw_row, stored};
 use crate::clock::{Boot, Clock};
 
 /// What a transaction works on.
 #[derive(Debug)]
 pub(in crate::store) struct Draft<'a> {
-    tx: &'a Transaction<'a>,
-    failure: Failure<'a>,
+    pub(super) tx: &'a Transaction<'a>,
+    pub(super) failure: Failure<'a>,
+    pub(super) lanes: Lanes,
 }
 
 impl<'a> Draft<'a> {
     pub(super) fn new(tx: &'a Transaction<'a>, failure: Failure<'a>) -> Self {
-        Self { tx, failure }
+        Self { tx, failure, lanes: Lanes::default() }
     }
 
     pub(in crate::store) fn load(&self, id: &CircuitId) -> Result<Option<Circuit>, StoreError> {
@@ -101,7 +103,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Writes this boot's anchor and lets every circuit cut what no longer fits, unless another process was first.
-    pub(super) fn begin_boot(&self, boot: &Boot, clock: &Clock) -> Result<(), StoreError> {
+    pub(super) fn begin_boot(&mut self, boot: &Boot, clock: &Clock) -> Result<(), StoreError> {
         if let Some(anchor_ms) = kept_anchor(self.tx, boot).map_err(|cause| self.failure.of(cause))? {
             clock.adopt(anchor_ms);
             return Ok(());
@@ -118,10 +120,10 @@ impl<'a> Draft<'a> {
             // Its wake has moved with its deadlines, and only its policy says where to: let a sweep look at it.
             self.save(&id, &circuit, Some(now), now)?;
         }
-        Ok(())
+        self.jobs_after_reboot(now)
     }
 
-    fn execute(&self, sql: &str, values: impl rusqlite::Params) -> Result<(), StoreError> {
+    pub(super) fn execute(&self, sql: &str, values: impl rusqlite::Params) -> Result<(), StoreError> {
         self.tx
             .prepare_cached(sql)
             .and_then(|mut statement| statement.execute(values))

@@ -5,17 +5,20 @@
 //! writer that finds the log long does it after its commit ([`Sqlite::tidy`]); no memory mapping of the file.
 //!
 //! One connection serves all threads of a process, behind a mutex: operations take microseconds, and a second
-//! connection would only move the queue into the file. Who must not stand in that queue opens a store of its own.
+//! connection would only move the queue into the file. Who must not stand in that queue opens a store of its own. A
+//! long-lived process that queues jobs has two more, in the threads of [`writer`].
 
 mod contend;
 mod draft;
 mod files;
+mod jobs;
 mod schema;
+mod writer;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use halfopen_core::circuit::Circuit;
@@ -27,10 +30,11 @@ use rusqlite::{
     Connection, Error, ErrorCode, OpenFlags, OptionalExtension, Row, Transaction, TransactionBehavior, params,
 };
 
-use super::{EventFilter, JournalEntry, StoreError, Stored, Txn};
+use super::{EventFilter, JournalEntry, Payloads, StoreError, Stored, Txn};
 use crate::clock::{Boot, Clock};
 use contend::contend;
 use files::FileId;
+use writer::{Change, Turn, Writer};
 
 pub(super) use draft::Draft;
 
@@ -53,6 +57,8 @@ pub(super) struct Sqlite {
     patience_ms: AtomicU64,
     /// The file still holds the anchor of an earlier boot, because it cannot be written.
     stale_boot: AtomicBool,
+    turn: Arc<Turn>,
+    writer: OnceLock<Writer>,
 }
 
 #[derive(Debug)]
@@ -60,6 +66,16 @@ struct Line {
     conn: Connection,
     /// Whether the connection was told how to write. Who only reads saves the time.
     can_write: bool,
+    synchronous: Synchronous,
+}
+
+/// What a commit waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Synchronous {
+    /// Nothing: a power cut may lose the newest commits.
+    Normal,
+    /// The disk.
+    Full,
 }
 
 /// Turns SQLite's errors into ours; knows the file they are about.
@@ -80,9 +96,11 @@ impl Sqlite {
         let sqlite = Self {
             log_path: log_path.into(),
             file,
-            line: Mutex::new(Line { conn, can_write: false }),
+            line: Mutex::new(Line::new(conn)),
             patience_ms: AtomicU64::new(millis(patience)),
             stale_boot: AtomicBool::new(false),
+            turn: Arc::default(),
+            writer: OnceLock::new(),
             path,
         };
         sqlite.adopt_boot(clock)?;
@@ -97,7 +115,7 @@ impl Sqlite {
             clock.adopt(anchor_ms);
             return Ok(());
         }
-        let written = self.transact(clock, |txn| match &txn.draft {
+        let written = self.transact(clock, |txn| match &mut txn.draft {
             super::Draft::Sqlite(draft) => draft.begin_boot(&boot, clock),
             super::Draft::Memory(_) => Ok(()),
         });
@@ -206,17 +224,98 @@ impl Sqlite {
         clock: &Clock,
         decide: impl FnOnce(&mut Txn<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
+        self.transact_with(Synchronous::Normal, clock, decide)
+    }
+
+    /// As [`Self::transact`]; returns when what was committed is on the disk.
+    pub(super) fn transact_durably<T: Send + 'static>(
+        &self,
+        clock: &Clock,
+        decide: impl FnMut(&mut Txn<'_>) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        if self.writer.get().is_none() {
+            return self.transact_with(Synchronous::Full, clock, decide);
+        }
+        let (tell, told) = std::sync::mpsc::sync_channel(1);
+        // Whoever waits is there until it is told.
+        self.submit(clock, decide, move |outcome| drop(tell.send(outcome)));
+        told.recv().unwrap_or_else(|_| Err(StoreError::Lost("the writing thread is gone".to_owned())))
+    }
+
+    pub(super) fn submit<T: Send + 'static>(
+        &self,
+        clock: &Clock,
+        decide: impl FnMut(&mut Txn<'_>) -> Result<T, StoreError> + Send + 'static,
+        then: impl FnOnce(Result<T, StoreError>) + Send + 'static,
+    ) {
+        let Some(writer) = self.writer.get() else {
+            return then(self.transact_with(Synchronous::Full, clock, decide));
+        };
+        if let Err(error) = self.still_there() {
+            return then(Err(error));
+        }
+        writer.submit(Box::new(Pending { decide, value: None, then }), self.failure());
+    }
+
+    pub(super) fn commit_in_groups(&self, clock: &Clock) -> Result<(), StoreError> {
+        if self.writer.get().is_some() {
+            return Ok(());
+        }
+        let failure = self.failure();
+        self.line().refuse_read_only(failure)?;
+        let connected = || connect(&self.path).map(Line::new).map_err(|cause| failure.of(cause));
+        let (mut line, log) = (connected()?, connected()?);
+        line.synchronous = Synchronous::Full;
+        let started = Writer::start(&self.path, line, log, failure.patience, clock, &self.turn);
+        let writer =
+            started.map_err(|cause| StoreError::Unusable { path: self.path.clone(), cause: cause.to_string() })?;
+        // Of two that start at once one is dropped, and with it its threads.
+        let _ = self.writer.set(writer);
+        Ok(())
+    }
+
+    pub(super) fn look<T>(
+        &self,
+        clock: &Clock,
+        questions: impl FnOnce(&Txn<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        self.still_there()?;
+        let failure = self.failure();
+        let line = self.line();
+        let tx = contend(failure.patience, || Transaction::new_unchecked(&line.conn, TransactionBehavior::Deferred))
+            .map_err(|cause| failure.of(cause))?;
+        questions(&Txn { now: clock.now(), draft: super::Draft::Sqlite(Draft::new(&tx, failure)) })
+    }
+
+    pub(super) fn has_due_jobs(&self, now: Timestamp) -> Result<bool, StoreError> {
+        self.read(|conn| {
+            conn.prepare_cached("SELECT 1 FROM jobs WHERE wake_at_ms <= ?1 LIMIT 1")?.exists([now.as_millis()])
+        })
+    }
+
+    pub(super) fn payloads(&self) -> Payloads {
+        Payloads::beside(&self.path)
+    }
+
+    fn transact_with<T>(
+        &self,
+        synchronous: Synchronous,
+        clock: &Clock,
+        decide: impl FnOnce(&mut Txn<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         self.still_there()?;
         let failure = self.failure();
         let mut line = self.line();
         // SQLite begins a reading transaction where a writing one is impossible, and commits it without a word.
         line.refuse_read_only(failure)?;
-        line.prepare_to_write(failure)?;
+        line.prepare_to_write(synchronous, failure)?;
+        let _turn = self.writer.get().map(|_| self.turn.urgent());
         // Dropping the transaction on any way out but the last rolls back, and leaves the first error to be told.
         let tx = contend(failure.patience, || Transaction::new_unchecked(&line.conn, TransactionBehavior::Immediate))
             .map_err(|cause| failure.of(cause))?;
         let mut txn = Txn { now: clock.now(), draft: super::Draft::Sqlite(Draft::new(&tx, failure)) };
         let value = decide(&mut txn)?;
+        txn.finish()?;
         drop(txn);
         tx.commit().map_err(|cause| failure.of(cause))?;
         Ok(value)
@@ -225,6 +324,10 @@ impl Sqlite {
     /// Writes the log back if it is long. `TRUNCATE` without a busy handler blocks nobody: if a writer or a reader is
     /// in the way it does what it can and leaves the rest to the next.
     pub(super) fn tidy(&self) -> Result<(), StoreError> {
+        // A thread of its own does it.
+        if self.writer.get().is_some() {
+            return Ok(());
+        }
         let length = std::fs::metadata(&self.log_path).map_or(0, |log| log.len());
         let is_due = length > LOG_BYTES_MAX * LOG_TIMES_MAX
             || (length > LOG_BYTES_MAX && fastrand::u32(0..WRITE_BACK_ONE_IN) == 0);
@@ -297,6 +400,10 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
 }
 
 impl Line {
+    fn new(conn: Connection) -> Self {
+        Self { conn, can_write: false, synchronous: Synchronous::Normal }
+    }
+
     fn refuse_read_only(&self, failure: Failure<'_>) -> Result<(), StoreError> {
         match self.conn.is_readonly("main") {
             Ok(false) => Ok(()),
@@ -308,15 +415,43 @@ impl Line {
         }
     }
 
-    fn prepare_to_write(&mut self, failure: Failure<'_>) -> Result<(), StoreError> {
-        if !self.can_write {
-            contend(failure.patience, || {
-                self.conn.execute_batch("PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 0")
-            })
-            .map_err(|cause| failure.of(cause))?;
-            self.can_write = true;
+    fn prepare_to_write(&mut self, synchronous: Synchronous, failure: Failure<'_>) -> Result<(), StoreError> {
+        if self.can_write && self.synchronous == synchronous {
+            return Ok(());
         }
+        let sql = match synchronous {
+            Synchronous::Normal => "PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 0",
+            Synchronous::Full => "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0",
+        };
+        contend(failure.patience, || self.conn.execute_batch(sql)).map_err(|cause| failure.of(cause))?;
+        self.can_write = true;
+        self.synchronous = synchronous;
         Ok(())
+    }
+}
+
+/// A durable change that somebody waits for.
+struct Pending<T, D, F> {
+    decide: D,
+    value: Option<T>,
+    then: F,
+}
+
+impl<T, D, F> Change for Pending<T, D, F>
+where
+    T: Send,
+    D: FnMut(&mut Txn<'_>) -> Result<T, StoreError> + Send,
+    F: FnOnce(Result<T, StoreError>) + Send,
+{
+    fn make(&mut self, txn: &mut Txn<'_>) -> Result<(), StoreError> {
+        self.value = Some((self.decide)(txn)?);
+        Ok(())
+    }
+
+    fn done(self: Box<Self>, outcome: Result<(), StoreError>) {
+        let nothing = || StoreError::Lost("the change was not made".to_owned());
+        let Self { value, then, .. } = *self;
+        then(outcome.and_then(|()| value.ok_or_else(nothing)));
     }
 }
 

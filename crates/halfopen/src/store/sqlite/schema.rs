@@ -9,7 +9,8 @@ use super::contend::contend;
 use super::{Failure, StoreError};
 
 /// The steps from one schema to the next; step `n` leads to `PRAGMA user_version = n`, counted from 1.
-const MIGRATIONS: [&str; 1] = [include_str!("../migrations/0001_circuits_and_events.sql")];
+const MIGRATIONS: [&str; 2] =
+    [include_str!("../migrations/0001_circuits_and_events.sql"), include_str!("../migrations/0002_jobs.sql")];
 
 /// The schema of this version.
 const SCHEMA: i64 = MIGRATIONS.len() as i64;

@@ -1,0 +1,111 @@
+//! Lets time pass for jobs: times to live, lost leases, pauses that are over, jobs that were kept long enough.
+//!
+//! It happens in every sweep of whoever is there, so that a job expires although nobody consumes. Each round is bounded
+//! and finds what is due at one end of an index. Jobs that expired together are told together: one event with their
+//! number, not one for each.
+
+use std::collections::BTreeMap;
+
+use halfopen_core::chance::Chance;
+use halfopen_core::circuit_id::CircuitId;
+use halfopen_core::job::Step;
+use halfopen_core::job::{JobId, JobState, Reason};
+use halfopen_core::policy::Policy;
+use halfopen_core::snapshot::EventRecord;
+
+use super::{Handle, Told, save, tell, word_of};
+use crate::store::{StoreError, Txn};
+
+/// How many jobs one round of a sweep deals with at most.
+const ROUND_MAX: usize = 256;
+
+/// How many rounds a sweep makes at most before it lets others write.
+const ROUNDS_MAX: usize = 16;
+
+/// What a round came to.
+#[derive(Debug, Default)]
+pub(super) struct Passed {
+    pub(super) records: Vec<EventRecord>,
+    /// Files that nobody needs any more, to be removed once this is committed.
+    pub(super) files: Vec<String>,
+    /// How many jobs were due.
+    pub(super) due: usize,
+    /// How many of them were dealt with.
+    pub(super) dealt: usize,
+}
+
+impl Handle {
+    /// Lets time pass for jobs, a bounded number of them; returns what the journal was told. Costs one look at the end of
+    /// an index where nothing is due. [`Handle::sweep`] calls it.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read or written.
+    pub fn sweep_jobs(&self, policy_of: &dyn Fn(&str) -> Policy) -> Result<Vec<EventRecord>, StoreError> {
+        let store = self.readable()?;
+        let mut records = Vec::new();
+        for _ in 0..ROUNDS_MAX {
+            if !store.has_due_jobs()? {
+                break;
+            }
+            let chance = self.chance();
+            let passed = store.transact(|txn| pass_time(txn, policy_of, None, ROUND_MAX, chance));
+            let passed = passed.inspect_err(|error| self.note_unwritable(error))?;
+            if let Some(files) = store.payloads() {
+                files.forget(&passed.files);
+            }
+            records.extend(passed.records);
+            if passed.due < ROUND_MAX || passed.dealt == 0 {
+                break;
+            }
+        }
+        self.tidy_after(&records);
+        Ok(records)
+    }
+}
+
+/// Lets time pass for the jobs that are due, of one dependency or of all, and removes those that were kept long enough.
+pub(super) fn pass_time(
+    txn: &mut Txn<'_>,
+    policy_of: &dyn Fn(&str) -> Policy,
+    dependency: Option<&str>,
+    max: usize,
+    chance: Chance,
+) -> Result<Passed, StoreError> {
+    let now = txn.now();
+    let due = txn.due_jobs(max)?;
+    let mut passed = Passed { due: due.len(), ..Passed::default() };
+    let mut told: BTreeMap<(CircuitId, JobState, Option<Reason>), Vec<JobId>> = BTreeMap::new();
+    let mut policies: BTreeMap<String, Policy> = BTreeMap::new();
+    for (n, seq) in (0..).zip(due) {
+        let Some(row) = txn.job(seq)? else { continue };
+        let name = row.job.terms().dependency();
+        if dependency.is_some_and(|wanted| wanted != name) {
+            continue;
+        }
+        if row.job.is_prunable(now) {
+            // Files are removed after the commit; a claim leaves that to a sweep.
+            if dependency.is_none() {
+                passed.files.extend(txn.remove_job(&row)?);
+                passed.dealt += 1;
+            }
+            continue;
+        }
+        let policy = policies.entry(name.to_owned()).or_insert_with(|| policy_of(name));
+        let mut after = row.clone();
+        let Ok(entry) = after.job.step(policy, Step::PassTime, now, chance.nth(n)) else { continue };
+        save(txn, &row, &mut after, entry.as_ref())?;
+        passed.dealt += 1;
+        let state = after.job.state();
+        if state != row.job.state() && word_of(state).is_some() {
+            let place = after.job.terms().place.clone();
+            told.entry((place, state, after.job.reason())).or_default().push(after.id);
+        }
+    }
+    for ((place, state, reason), ids) in told {
+        let Some(word) = word_of(state) else { continue };
+        let policy = policies.entry(place.dependency().to_owned()).or_insert_with(|| policy_of(place.dependency()));
+        passed.records.push(tell(txn, policy, &Told { place: &place, word, reason, ids: &ids, by: None })?);
+    }
+    Ok(passed)
+}
