@@ -92,6 +92,59 @@ fn an_answer_names_its_account_and_its_model() {
     assert_eq!(verdict.model.as_deref(), Some("gpt-4o-2024"));
 }
 
+/// What [`Classifier::suspects`] knows and what judges must not drift apart: whatever an example of any pack shows as a
+/// failure behind a status of success is suspect.
+#[test]
+fn nothing_that_is_judged_a_failure_is_above_suspicion() {
+    let at = crate::time::ReadAt::utc(crate::time::Timestamp::from_millis(1_800_000_000_000));
+    let mut failures = 0;
+    for pack in PACKS {
+        let classifier = Classifier::new(pack.name, Vec::new()).expect("it is embedded");
+        let rules = written(pack.name).rules;
+        let examples = rules.iter().flat_map(|rule| rule.examples.speaks.iter().chain(&rule.examples.silent));
+        for example in examples.filter(|example| !example.body.is_empty()) {
+            for content_type in ["application/json", "text/xml"] {
+                let outcome = crate::outcome::HttpOutcome {
+                    method: "POST",
+                    status: 200,
+                    headers: &[("content-type", content_type)],
+                    body: crate::outcome::Excerpt::whole(example.body.as_bytes()),
+                    reached: crate::outcome::Reached::Answered,
+                    elapsed: std::time::Duration::ZERO,
+                };
+                if classifier.http(&outcome, &at).class != crate::verdict::Class::Success {
+                    failures += 1;
+                    assert!(classifier.suspects(example.body.as_bytes()), "{}: {}", pack.name, example.body);
+                }
+            }
+        }
+    }
+    assert!(failures > 300, "only {failures} bodies were judged failures");
+}
+
+/// Over HTTP an overload proves nothing about what was done, unless the pack says so; a rate limit does.
+#[test]
+fn an_overload_over_http_leaves_the_end_unknown() {
+    let at = crate::time::ReadAt::utc(crate::time::Timestamp::from_millis(1_800_000_000_000));
+    let verdict = |pack: &str, status: u16, body: &str| {
+        let outcome = crate::outcome::HttpOutcome {
+            method: "POST",
+            status,
+            headers: &[("content-type", "application/json")],
+            body: crate::outcome::Excerpt::whole(body.as_bytes()),
+            reached: crate::outcome::Reached::Answered,
+            elapsed: std::time::Duration::from_secs(1),
+        };
+        let verdict = Classifier::new(pack, Vec::new()).expect("it is embedded").http(&outcome, &at);
+        (verdict.class.as_str(), verdict.reached)
+    };
+    use crate::outcome::Reached;
+    assert_eq!(verdict("generic", 503, "{}"), ("overloaded", Reached::Unknown));
+    assert_eq!(verdict("anthropic", 529, "{}"), ("overloaded", Reached::Unknown));
+    assert_eq!(verdict("generic", 429, "{}"), ("rate_limited", Reached::Refused));
+    assert_eq!(verdict("twilio", 429, "{}").1, Reached::Refused);
+}
+
 #[test]
 fn a_tool_finds_its_pack() {
     assert_eq!(super::profile_for_command("claude"), "claude-code");

@@ -19,6 +19,7 @@ pub(crate) mod packs;
 pub(crate) mod path;
 pub(crate) mod rule;
 pub(crate) mod suggest;
+mod suspicion;
 pub(crate) mod text;
 pub(crate) mod verdicts;
 #[cfg(test)]
@@ -181,6 +182,14 @@ impl Classifier {
     #[must_use]
     pub fn http(&self, outcome: &HttpOutcome<'_>, at: &ReadAt) -> Verdict {
         self.judge_http(outcome, at, None)
+    }
+
+    /// Returns whether an answer whose status says success must be judged by its body: `false` only if
+    /// [`Classifier::http`] would find nothing in this body, read as a document and not as a stream, that says
+    /// otherwise. Costs one pass over the body and no memory; fields (`grpc-status`) are not looked at.
+    #[must_use]
+    pub fn suspects(&self, body: &[u8]) -> bool {
+        self.looks_at_http_success() || suspicion::suspects(body)
     }
 
     /// Judges a finished command and says what else was considered.

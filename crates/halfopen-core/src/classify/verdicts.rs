@@ -202,6 +202,8 @@ pub(crate) fn reached(
     match class {
         Class::Success => Reached::Answered,
         Class::RateLimited | Class::Overloaded | Class::UsageLimit if begun => Reached::Unknown,
+        // Over HTTP a service may say that it is overloaded in the middle of its work. Only a pack knows better.
+        Class::Overloaded if known.is_some() => Reached::Unknown,
         Class::RateLimited
         | Class::Overloaded
         | Class::UsageLimit
