@@ -58,10 +58,11 @@ impl Guard {
         if word.is_good(now_ms) { self.inner.refused_from(word).map(Err) } else { None }
     }
 
-    /// Returns whether the snapshot would let a fresh call through now.
+    /// Returns whether the snapshot would refuse a fresh call now. Where it cannot answer, the door is worth asking.
     #[must_use]
-    pub fn looks_free(&self) -> bool {
-        self.inner.word().is_free(coarse::now_ms())
+    pub fn looks_refused(&self) -> bool {
+        let word = self.inner.word();
+        word.is_good(coarse::now_ms()) && word.is_refusal()
     }
 
     /// Asks the door. Blocks.

@@ -95,6 +95,11 @@ impl Word {
         self.answer() == FREE && self.is_good(now_ms)
     }
 
+    #[inline]
+    pub(super) fn is_refusal(self) -> bool {
+        self.answer() > FREE
+    }
+
     /// Returns everything but the time.
     #[inline]
     fn meaning(self) -> u64 {

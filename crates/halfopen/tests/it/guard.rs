@@ -209,7 +209,7 @@ fn quick_answers_come_from_the_snapshot_alone() {
         let _ = guard.quick().unwrap().unwrap().settle(&failure());
     }
     assert_eq!(guard.quick().expect("open").unwrap_err().refusal.reason, RefusalReason::Open);
-    assert!(!guard.looks_free());
+    assert!(guard.looks_refused());
 }
 
 /// S005, S062: an owned probe has a lease that can be renewed apart from it, and gives its slot back when dropped.
