@@ -243,8 +243,10 @@ impl Attempt<'_> {
         let kind = Kind::of(&parts.headers);
         let look = failure || inner || (kind != Kind::Opaque && !bodiless && !parts.status.is_redirection());
         let mut answer = Answer { parts, copy: None, held: VecDeque::new(), held_bytes: 0, trailers: None };
-        if look {
-            answer.copy = Some(Copy::new(&answer.parts.headers, if failure { Kind::Document } else { kind }));
+        let copied_as = if failure { Kind::Document } else { kind };
+        if look && copied_as == Kind::Events {
+            // Its first event is looked for as it comes.
+            answer.copy = Some(Copy::new(&answer.parts.headers, kind));
         }
         let until = self.limits.whole.map(|whole| started + whole);
         let within = |span: Duration| {
@@ -268,6 +270,10 @@ impl Attempt<'_> {
         } else {
             Came::Part
         };
+        if look && answer.copy.is_none() {
+            let plain = matches!(came, Came::Over) && !failure && !inner && !answer.is_suspect(self.dependency);
+            answer.copy = if plain { None } else { Some(answer.copied(copied_as)) };
+        }
         let judged = match &came {
             Came::Broken(why) if !failure => Some(broken_off(why)),
             Came::Part if !failure && !inner => None,
@@ -298,7 +304,7 @@ impl Attempt<'_> {
             Some(_) | None => {
                 let mut admitted = admitted;
                 if matches!(came, Came::FirstEvent) {
-                    admitted.settle_early().await;
+                    admitted.settle_early();
                 }
                 Ended::Well(answer.passed_on(exchange, came, self, Some(admitted), kind, started))
             }
@@ -392,6 +398,27 @@ impl Answer {
                 return Came::Part;
             }
         }
+    }
+
+    /// Returns whether a whole document must be judged by what stands in it.
+    fn is_suspect(&self, dependency: &Dependency) -> bool {
+        let fields = &self.parts.headers;
+        if fields.contains_key(header::CONTENT_ENCODING) || fields.contains_key("grpc-status") {
+            return true;
+        }
+        match self.held.len() {
+            0 => false,
+            1 => self.held.front().is_some_and(|body| dependency.classifier.suspects(body)),
+            // Words may lie on the borders of pieces.
+            _ => dependency.classifier.suspects(&self.held.iter().flatten().copied().collect::<Vec<u8>>()),
+        }
+    }
+
+    /// Returns a copy of what has come.
+    fn copied(&self, kind: Kind) -> Copy {
+        let mut copy = Copy::new(&self.parts.headers, kind);
+        self.held.iter().for_each(|piece| copy.add(piece));
+        copy
     }
 
     /// Makes it the answer to the caller; with a permit the rest of it is judged at its end.

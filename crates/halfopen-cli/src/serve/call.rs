@@ -188,7 +188,7 @@ impl<'a> Call<'a> {
         let counts = &self.dependency.counts;
         let mut refused_for: Vec<RefusalReason> = Vec::new();
         loop {
-            let refused = match door::ask(&self.judges.guard, ask, counts).await {
+            let refused = match door::ask(&self.judges.guard, ask, self.gateway.door.handle.clock(), counts).await {
                 Ok(admitted) => {
                     self.held_back.clear();
                     return Ok(admitted);
@@ -244,7 +244,7 @@ impl<'a> Call<'a> {
             }
             RefusalReason::Open | RefusalReason::Throttled | RefusalReason::Held => {
                 let end = tokio::time::Instant::now() + stated;
-                while tokio::time::Instant::now() < end && !self.judges.guard.looks_free() {
+                while tokio::time::Instant::now() < end && self.judges.guard.looks_refused() {
                     tokio::time::sleep_until(end.min(tokio::time::Instant::now() + LOOK_EVERY)).await;
                 }
             }

@@ -11,6 +11,7 @@ use super::call;
 use super::framing::Ambiguity;
 use super::gateway::Gateway;
 use super::headers::{self, Upgrade};
+use super::panics;
 use super::problem::{Dialect, Kind, Problem};
 
 /// Answers one request.
@@ -23,7 +24,10 @@ pub(super) async fn answer(gateway: &Arc<Gateway>, request: Request<Incoming>) -
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (name, rest) = rest.split_at(end);
         return match gateway.live().dependency(name) {
-            Some(dependency) => call::carry(gateway, &dependency, rest, request).await,
+            Some(dependency) => {
+                let call = call::carry(gateway, &dependency, rest, request);
+                panics::caught(&dependency.counts, dependency.dialect, call).await
+            }
             None => Problem::new(Kind::UnknownDependency, format!("The policy names no `{}`.", redact::line(name)))
                 .answer(Dialect::Problem),
         };

@@ -7,11 +7,13 @@
 
 use std::sync::Arc;
 
+use halfopen::clock::Clock;
 use halfopen::guard::{Guard, Permitted, Refused};
+use halfopen_core::outcome::Reached;
 use halfopen_core::pair::Side;
 use halfopen_core::permit::Ask;
 use halfopen_core::verdict::{Class, Verdict};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 
 use super::counts::Counts;
@@ -23,11 +25,26 @@ static TURNS: Semaphore = Semaphore::const_new(32);
 #[must_use = "dropping it gives the permit back"]
 #[derive(Debug)]
 pub(super) struct Admitted {
-    /// Nothing if we only watch and would have been refused, or after it was settled.
-    permitted: Option<Permitted>,
+    permitted: Held,
     renewing: Option<Renewing>,
     probe: bool,
     counts: Arc<Counts>,
+}
+
+/// Where a permit is.
+#[derive(Debug)]
+enum Held {
+    /// Nowhere: we only watch and would have been refused, or it was settled.
+    Nothing,
+    Here(Permitted),
+    /// On the thread that judges it early, and on its way back.
+    Away(oneshot::Receiver<Permitted>),
+}
+
+impl Held {
+    fn take(&mut self) -> Self {
+        std::mem::replace(self, Self::Nothing)
+    }
 }
 
 /// Keeps a lease alive until it is dropped.
@@ -45,11 +62,14 @@ impl Drop for Renewing {
 /// # Errors
 ///
 /// The refusal.
-pub(super) async fn ask(guard: &Guard, ask: Ask, counts: &Arc<Counts>) -> Result<Admitted, Refused> {
-    if ask == Ask::Fresh
-        && let Some(answer) = guard.quick()
-    {
-        return answer.map(|permitted| Admitted::new(permitted, counts));
+pub(super) async fn ask(guard: &Guard, ask: Ask, clock: &Clock, counts: &Arc<Counts>) -> Result<Admitted, Refused> {
+    if ask == Ask::Fresh {
+        match guard.quick() {
+            Some(Ok(permitted)) => return Ok(Admitted::new(permitted, counts)),
+            // A snapshot's time is coarse; a refusal whose end has come by the real one is none.
+            Some(Err(refused)) if refused.refusal.retry_at.is_none_or(|at| at > clock.now()) => return Err(refused),
+            Some(Err(_)) | None => {}
+        }
     }
     let asked = guard.clone();
     blocking(move || asked.ask_owned(ask)).await.map(|permitted| Admitted::new(permitted, counts))
@@ -81,12 +101,12 @@ impl Admitted {
         if probe {
             counts.probes.add();
         }
-        Self { permitted: Some(permitted), renewing: None, probe, counts: Arc::clone(counts) }
+        Self { permitted: Held::Here(permitted), renewing: None, probe, counts: Arc::clone(counts) }
     }
 
     /// Returns an attempt that is made without a permit, because we only watch.
     pub(super) fn without(counts: &Arc<Counts>) -> Self {
-        Self { permitted: None, renewing: None, probe: false, counts: Arc::clone(counts) }
+        Self { permitted: Held::Nothing, renewing: None, probe: false, counts: Arc::clone(counts) }
     }
 
     /// Returns whether the breaker waits for its verdict.
@@ -97,7 +117,8 @@ impl Admitted {
     /// Keeps its lease alive, if it has one, for at most `longest`: an attempt that is still going on then has no
     /// progress that anybody could see.
     pub(super) fn keep_alive(&mut self, longest: std::time::Duration) {
-        let Some((renewal, every)) = self.permitted.as_ref().and_then(Permitted::renewal) else { return };
+        let Held::Here(permitted) = &self.permitted else { return };
+        let Some((renewal, every)) = permitted.renewal() else { return };
         let renewal = Arc::new(renewal);
         self.renewing = Some(Renewing(tokio::spawn(async move {
             let _ = tokio::time::timeout(longest, async {
@@ -113,21 +134,28 @@ impl Admitted {
         })));
     }
 
-    /// Judges a probe as a success while its attempt goes on.
-    pub(super) async fn settle_early(&mut self) {
+    /// Judges a probe as a success while its attempt goes on. Nobody waits for it.
+    pub(super) fn settle_early(&mut self) {
         if !self.probe {
             return;
         }
-        self.renewing = None;
-        let Some(mut permitted) = self.permitted.take() else { return };
-        let (permitted, events) = blocking(move || {
-            let events = permitted.settle_early();
-            (permitted, events)
-        })
-        .await;
-        self.permitted = Some(permitted);
         self.probe = false;
-        self.counts.settled(&events);
+        let mut permitted = match self.permitted.take() {
+            Held::Here(permitted) => permitted,
+            other @ (Held::Nothing | Held::Away(_)) => {
+                self.permitted = other;
+                return;
+            }
+        };
+        self.renewing = None;
+        let (back, away) = oneshot::channel();
+        self.permitted = Held::Away(away);
+        let counts = Arc::clone(&self.counts);
+        tokio::spawn(blocking(move || {
+            counts.settled(&permitted.settle_early());
+            // If the attempt has ended without a verdict, there is nothing left to give back.
+            let _ = back.send(permitted);
+        }));
     }
 
     /// Ends the attempt with its verdict, and waits until that is done.
@@ -147,14 +175,25 @@ impl Admitted {
     fn settling(mut self, verdict: &Verdict) -> Option<JoinHandle<()>> {
         self.renewing = None;
         self.counts.judged(verdict);
-        let mut permitted = self.permitted.take()?;
-        if verdict.class == Class::Success {
-            permitted = match permitted.succeed_quickly() {
+        let counts = Arc::clone(&self.counts);
+        let permitted = match self.permitted.take() {
+            Held::Nothing => return None,
+            Held::Here(permitted) if verdict.class == Class::Success => match permitted.succeed_quickly() {
                 Ok(()) => return None,
                 Err(permitted) => permitted,
-            };
-        }
-        let (verdict, counts) = (verdict.clone(), Arc::clone(&self.counts));
+            },
+            Held::Here(permitted) => permitted,
+            Held::Away(away) => {
+                let verdict = verdict.clone();
+                return Some(tokio::spawn(async move {
+                    // Without an answer the thread that had it has panicked, and its permit was given back.
+                    if let Ok(permitted) = away.await {
+                        blocking(move || counts.settled(&permitted.settle(&verdict))).await;
+                    }
+                }));
+            }
+        };
+        let verdict = verdict.clone();
         let settle = move || counts.settled(&permitted.settle(&verdict));
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             settle();
@@ -165,27 +204,30 @@ impl Admitted {
 
     /// Ends an attempt that went well and whose answer nobody had to look at.
     pub(super) fn succeed(mut self) {
-        let Some(permitted) = self.permitted.take() else {
-            self.counts.success();
-            return;
-        };
-        match permitted.succeed_quickly() {
-            Ok(()) => self.counts.success(),
-            Err(permitted) => {
-                self.permitted = Some(permitted);
-                self.settle_soon(&Verdict::plain(
-                    Class::Success,
-                    "halfopen/success",
-                    halfopen_core::outcome::Reached::Answered,
-                ));
+        match self.permitted.take() {
+            Held::Nothing => self.counts.success(),
+            Held::Here(permitted) => match permitted.succeed_quickly() {
+                Ok(()) => self.counts.success(),
+                Err(permitted) => {
+                    self.permitted = Held::Here(permitted);
+                    self.settle_soon(&success());
+                }
+            },
+            away @ Held::Away(_) => {
+                self.permitted = away;
+                self.settle_soon(&success());
             }
         }
     }
 }
 
+fn success() -> Verdict {
+    Verdict::plain(Class::Success, "halfopen/success", Reached::Answered)
+}
+
 impl Drop for Admitted {
     fn drop(&mut self) {
-        let Some(permitted) = self.permitted.take() else { return };
+        let Held::Here(permitted) = self.permitted.take() else { return };
         if !permitted.holds() {
             return;
         }

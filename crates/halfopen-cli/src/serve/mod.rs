@@ -24,6 +24,7 @@ mod gateway;
 mod headers;
 mod judge;
 mod listen;
+mod panics;
 mod partition;
 mod probe;
 mod problem;

@@ -30,7 +30,7 @@ use super::body::BodyError;
 use super::dependency::Dependency;
 use super::door::Admitted;
 use super::headers;
-use super::judge::{Copy, Judged, Kind};
+use super::judge::{Copy, FirstEvent, Judged, Kind};
 use super::upstream::Exchange;
 
 /// An answer on its way.
@@ -182,8 +182,8 @@ impl Body for Relay {
                 self.waits_since = None;
                 let frame = match frame.into_data() {
                     Ok(piece) => {
-                        if let Some(copy) = self.watch.as_mut().and_then(|watch| watch.copy.as_mut()) {
-                            copy.add(&piece);
+                        if let Some(watch) = &mut self.watch {
+                            watch.hear(&piece);
                         }
                         Frame::data(piece)
                     }
@@ -246,6 +246,21 @@ impl Drop for Relay {
 }
 
 impl Watch {
+    /// Keeps a piece; a probe whose stream has begun well is judged.
+    fn hear(&mut self, piece: &[u8]) {
+        let Some(copy) = &mut self.copy else { return };
+        copy.add(piece);
+        // Where only a comment had come before, this may be the first event.
+        let begun = self.kind == Kind::Events && self.admitted.is_probe() && copy.first_event() == FirstEvent::Whole;
+        if begun && self.judged_so_far().is_some_and(|verdict| verdict.class == Class::Success) {
+            self.admitted.settle_early();
+        }
+    }
+
+    fn judged_so_far(&self) -> Option<Verdict> {
+        self.copy.as_ref().map(|copy| self.judged(copy))
+    }
+
     fn judged(&self, copy: &Copy) -> Verdict {
         copy.judge(&Judged {
             classifier: &self.dependency.classifier,

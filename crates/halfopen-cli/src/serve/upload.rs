@@ -9,6 +9,7 @@
 
 use std::future::{Future as _, poll_fn};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -26,6 +27,11 @@ const CONTINUE_WITHIN: Duration = Duration::from_secs(1);
 const LOOK_WITHIN: Duration = Duration::from_secs(1);
 /// The largest piece of a body that comes at once, in bytes.
 const PIECE_BYTES: u64 = 1 << 20;
+
+/// How much of all bodies together is kept for further attempts, in bytes. Beyond it a body is sent once.
+const KEPT_BYTES_MAX: u64 = 256 << 20;
+/// How much of all bodies is kept now.
+static KEPT_BYTES: AtomicU64 = AtomicU64::new(0);
 
 /// The body of a call.
 #[derive(Clone, Debug)]
@@ -250,13 +256,29 @@ impl Arriving {
     }
 
     fn keep(&mut self, piece: &Bytes) {
-        self.kept_bytes = self.kept_bytes.saturating_add(piece.len() as u64);
-        self.whole &= self.kept_bytes <= self.kept_bytes_max;
+        if !self.whole {
+            return;
+        }
+        let bytes = piece.len() as u64;
+        let all = KEPT_BYTES.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.kept_bytes += bytes;
+        self.whole = self.kept_bytes <= self.kept_bytes_max && all <= KEPT_BYTES_MAX;
         if self.whole {
             self.kept.push(piece.clone());
         } else {
-            self.kept = Vec::new();
+            self.forget();
         }
+    }
+
+    fn forget(&mut self) {
+        self.kept = Vec::new();
+        KEPT_BYTES.fetch_sub(std::mem::take(&mut self.kept_bytes), Ordering::Relaxed);
+    }
+}
+
+impl Drop for Arriving {
+    fn drop(&mut self) {
+        self.forget();
     }
 }
 

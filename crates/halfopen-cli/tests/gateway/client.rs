@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::stub::{PATIENCE, fields};
 
@@ -197,6 +197,19 @@ impl Client {
             }
             Err(_) => false,
         }
+    }
+}
+
+impl Client {
+    /// Returns whether nothing arrives for a while.
+    pub(crate) fn is_silent_for(&mut self, duration: Duration) -> bool {
+        self.stream.set_read_timeout(Some(duration)).unwrap();
+        let silent = matches!(
+            self.stream.peek(&mut [0]),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+        );
+        self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        silent && self.held.is_empty()
     }
 }
 

@@ -17,6 +17,8 @@ mod framing;
 mod hostile;
 mod http2;
 mod live;
+mod probes;
+mod retries;
 mod path;
 mod secrets;
 mod streams;
