@@ -81,7 +81,7 @@ fn a_stream_that_begins_well_closes_the_breaker_at_once(begun: Reply) {
     stub.then([begun.event("{\"delta\":\"Par\"}").hang()]);
     let mut client = gateway.connect();
     client.send("GET /d/up/x HTTP/1.1\r\nhost: gateway\r\n\r\n");
-    client.head().unwrap();
+    client.head().expect("an answer begins");
     gateway.becomes("up", "closed");
     assert_eq!(gateway.get("/d/up/x").status, 200);
 }
