@@ -374,6 +374,10 @@ impl Handle {
     }
 
     fn note_unwritable(&self, error: &StoreError) {
+        // One job that cannot be read says nothing about the store.
+        if let StoreError::Job { .. } = error {
+            return;
+        }
         self.back().note(error, true);
     }
 
@@ -433,8 +437,9 @@ fn decide<T>(
         let facts = jobs::facts(txn, route)?;
         let mut seats = Seats::take(txn, route)?;
         let (value, events) = act(&mut seats.pair(), facts, txn.now());
-        let records = seats.put_back(txn, policy, &events)?;
+        let mut records = seats.put_back(txn, policy, &events)?;
         registry::forgive_after(txn, route, &records)?;
+        records.extend(jobs::foretell_expiries(txn, policy, &records)?);
         Ok((value, records))
     })
 }

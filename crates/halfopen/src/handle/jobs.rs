@@ -55,6 +55,8 @@ use halfopen_core::pair::PairFacts;
 use halfopen_core::policy::Policy;
 use halfopen_core::snapshot::EventRecord;
 
+pub(super) use sweep::foretell_expiries;
+
 use super::{Handle, Route, StoreHealth};
 use crate::store::jobs::JobRow;
 use crate::store::{Store, StoreError, Txn};

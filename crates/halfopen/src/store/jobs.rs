@@ -378,8 +378,12 @@ impl Txn<'_> {
 
     /// Returns the numbers of jobs that time changes by now, the longest due first.
     pub(crate) fn due_jobs(&self, max: usize) -> Result<Vec<u64>, StoreError> {
-        let now = self.now;
-        on_draft!(&self.draft, draft => draft.due_jobs(now, max))
+        self.jobs_due_by(self.now, max)
+    }
+
+    /// Returns the numbers of jobs that time changes by `at`, the first due first.
+    pub(crate) fn jobs_due_by(&self, at: Timestamp, max: usize) -> Result<Vec<u64>, StoreError> {
+        on_draft!(&self.draft, draft => draft.due_jobs(at, max))
     }
 
     /// Keeps a payload of a job.

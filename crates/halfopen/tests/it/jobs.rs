@@ -515,6 +515,24 @@ fn jobs_expire_although_nobody_consumes_and_are_told_together() {
     });
 }
 
+/// A wait that pushes jobs past their time to live is told when it begins, with their number.
+#[test]
+fn jobs_that_a_wait_will_let_expire_are_told_of_at_once() {
+    on_each_store(|world| {
+        for n in 0..3 {
+            world.enqueue(&[n]);
+        }
+        world.advance(900);
+        world.enqueue(b"younger");
+        let pass = granted(world.door.admit(&route("ocr"), &policy(), Ask::Fresh));
+        let wait = crate::world::wait_failure(&world.door, Duration::from_secs(1000));
+        world.door.settle(&route("ocr"), &policy(), pass, &wait);
+        let told = world.events("jobs_will_expire");
+        assert_eq!(told.len(), 1);
+        assert_eq!((told[0].details["jobs"].as_u64(), told[0].queued_count), (Some(3), Some(4)));
+    });
+}
+
 /// S164.
 #[test]
 fn a_job_that_fails_at_once_lets_the_others_pass() {

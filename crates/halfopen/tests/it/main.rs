@@ -9,6 +9,10 @@ mod conformance;
 #[cfg(test)]
 mod jobs;
 #[cfg(test)]
+mod jobs_processes;
+#[cfg(test)]
+mod upgrade;
+#[cfg(test)]
 mod sqlite_file;
 #[cfg(test)]
 mod door;

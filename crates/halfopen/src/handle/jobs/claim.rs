@@ -19,7 +19,7 @@ use halfopen_core::policy::Policy;
 use halfopen_core::snapshot::EventRecord;
 use halfopen_core::time::Timestamp;
 
-use super::sweep::pass_time;
+use super::sweep::{Passed, pass_time};
 use super::{Handle, facts, save};
 use crate::handle::Route;
 use crate::handle::registry::Seats;
@@ -89,8 +89,11 @@ impl Handle {
         let store = self.job_store()?;
         let claimed = store.transact(|txn| self.claim_in(txn, dependency, policy, worker));
         match claimed {
-            Ok((claim, records)) => {
-                self.tidy_after(&records);
+            Ok((claim, passed)) => {
+                if let Some(files) = store.payloads() {
+                    files.forget(&passed.files);
+                }
+                self.tidy_after(&passed.records);
                 Ok(claim)
             }
             Err(error) => {
@@ -106,12 +109,12 @@ impl Handle {
         dependency: &str,
         policy: &Policy,
         worker: &str,
-    ) -> Result<(Claim, Vec<EventRecord>), StoreError> {
-        let mut records = pass_time(txn, &|_| policy.clone(), Some(dependency), DUE_MAX, self.chance())?.records;
+    ) -> Result<(Claim, Passed), StoreError> {
+        let mut passed = pass_time(txn, &|_| policy.clone(), Some(dependency), DUE_MAX, self.chance())?;
         let lanes = txn.lanes(Some(dependency))?;
         let running: u64 = lanes.iter().map(|lane| lane.tally.running).sum();
         if running >= u64::from(policy.drain.max_in_flight_max.get()) {
-            return Ok((Claim::Full, records));
+            return Ok((Claim::Full, passed));
         }
         let mut oldest = Vec::new();
         for lane in lanes.into_iter().filter(|lane| lane.tally.queued > 0) {
@@ -122,8 +125,8 @@ impl Handle {
         oldest.sort_by_key(|(id, _)| *id);
         let mut refused: Option<(CircuitId, Refusal)> = None;
         for (_, lane) in oldest {
-            match self.claim_of(txn, &lane, policy, worker, &mut records)? {
-                Asked::Taken(lease) => return Ok((Claim::Taken(lease), records)),
+            match self.claim_of(txn, &lane, policy, worker, &mut passed.records)? {
+                Asked::Taken(lease) => return Ok((Claim::Taken(lease), passed)),
                 Asked::Refused(circuit, refusal) => {
                     let sooner = |known: &(CircuitId, Refusal)| match (known.1.retry_at, refusal.retry_at) {
                         (Some(known), Some(new)) => new < known,
@@ -141,7 +144,7 @@ impl Handle {
             Some((circuit, refusal)) => Claim::Refused { circuit, refusal },
             None => Claim::Nothing { next_at: txn.next_job_wake()? },
         };
-        Ok((claim, records))
+        Ok((claim, passed))
     }
 
     /// Asks one lane.

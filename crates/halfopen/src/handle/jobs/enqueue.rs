@@ -178,8 +178,12 @@ impl Handle {
         file: Option<String>,
         outcome: Result<Result<Accepted, EnqueueError>, StoreError>,
     ) -> Result<Accepted, EnqueueError> {
-        if let Err(error) = &outcome {
-            self.note_unwritable(error);
+        match &outcome {
+            Ok(_) => {
+                // Where no thread writes the log back, whoever makes it longer must; what fails is done by the next.
+                let _ = store.tidy();
+            }
+            Err(error) => self.note_unwritable(error),
         }
         concluded(store.payloads().as_ref(), file, outcome)
     }

@@ -12,8 +12,9 @@ use halfopen_core::job::Step;
 use halfopen_core::job::{JobId, JobState, Reason};
 use halfopen_core::policy::Policy;
 use halfopen_core::snapshot::EventRecord;
+use halfopen_core::time::Timestamp;
 
-use super::{Handle, Told, save, tell, word_of};
+use super::{Handle, Told, facts_of, save, tell, word_of};
 use crate::store::{StoreError, Txn};
 
 /// How many jobs one round of a sweep deals with at most.
@@ -84,11 +85,8 @@ pub(super) fn pass_time(
             continue;
         }
         if row.job.is_prunable(now) {
-            // Files are removed after the commit; a claim leaves that to a sweep.
-            if dependency.is_none() {
-                passed.files.extend(txn.remove_job(&row)?);
-                passed.dealt += 1;
-            }
+            passed.files.extend(txn.remove_job(&row)?);
+            passed.dealt += 1;
             continue;
         }
         let policy = policies.entry(name.to_owned()).or_insert_with(|| policy_of(name));
@@ -108,4 +106,44 @@ pub(super) fn pass_time(
         passed.records.push(tell(txn, policy, &Told { place: &place, word, reason, ids: &ids, by: None })?);
     }
     Ok(passed)
+}
+
+/// Tells the journal if a wait that has just begun pushes jobs past their time to live: the owner should hear of it now,
+/// not when they have expired. Counts at most [`ROUND_MAX`] of them.
+pub(in crate::handle) fn foretell_expiries(
+    txn: &mut Txn<'_>,
+    policy: &Policy,
+    records: &[EventRecord],
+) -> Result<Vec<EventRecord>, StoreError> {
+    let mut told = Vec::new();
+    for record in records {
+        let until = match record.event.as_str() {
+            "tripped" => record.details.get("open_until_ms"),
+            "throttled" => record.details.get("until_ms"),
+            _ => None,
+        };
+        let Some(until) = until.and_then(serde_json::Value::as_i64).map(Timestamp::from_millis) else { continue };
+        let name = record
+            .partition
+            .as_ref()
+            .map_or_else(|| record.dependency.clone(), |partition| format!("{}@{partition}", record.dependency));
+        let Ok(circuit) = name.parse::<CircuitId>() else { continue };
+        if facts_of(txn, &circuit)?.jobs_queued == 0 {
+            continue;
+        }
+        let mut ids = Vec::new();
+        for seq in txn.jobs_due_by(until, ROUND_MAX)? {
+            let Some(row) = txn.job(seq)? else { continue };
+            let terms = row.job.terms();
+            let judged = terms.place == circuit || terms.account.as_ref() == Some(&circuit);
+            if judged && row.job.state() == JobState::Queued && row.job.expires_at() <= until {
+                ids.push(row.id);
+            }
+        }
+        if !ids.is_empty() {
+            let told_of = Told { place: &circuit, word: "jobs_will_expire", reason: None, ids: &ids, by: None };
+            told.push(tell(txn, policy, &told_of)?);
+        }
+    }
+    Ok(told)
 }

@@ -10,7 +10,7 @@ use halfopen_core::snapshot::{self, EventRecord};
 use halfopen_core::time::Timestamp;
 use halfopen_core::verdict::Verdict;
 
-use super::{Handle, JobError, Lease, Told, facts, find, save, take_step, tell, word_of};
+use super::{Handle, JobError, Lease, Told, facts, find, foretell_expiries, save, take_step, tell, word_of};
 use crate::handle::registry::{Seats, forgive_after};
 use crate::store::jobs::{Body, INLINE_BYTES_MAX, Part, Payload, RESULT_BYTES_MAX};
 use crate::store::{Store, StoreError, Txn};
@@ -146,7 +146,11 @@ impl Handle {
     ) -> Result<T, E> {
         let store = self.job_store()?;
         match store.transact_durably(change) {
-            Ok(outcome) => outcome,
+            Ok(outcome) => {
+                // Where no thread writes the log back, whoever makes it longer must; what fails is done by the next.
+                let _ = store.tidy();
+                outcome
+            }
             Err(error) => {
                 self.note_unwritable(&error);
                 Err(error.into())
@@ -198,6 +202,7 @@ fn finish_in(
     let events = seats.pair().settle(policy, &lease.pass, &ending.verdict, facts, now, chance);
     let mut records = seats.put_back(txn, policy, &events)?;
     forgive_after(txn, &lease.route, &records)?;
+    records.extend(foretell_expiries(txn, policy, &records)?);
     match stepped {
         Ok(row) => {
             records.extend(told_of(txn, policy, &row)?);

@@ -309,7 +309,7 @@ impl Sqlite {
         // SQLite begins a reading transaction where a writing one is impossible, and commits it without a word.
         line.refuse_read_only(failure)?;
         line.prepare_to_write(synchronous, failure)?;
-        let _turn = self.writer.get().map(|_| self.turn.urgent());
+        let _turn = self.writer.get().and_then(|_| self.turn.urgent(failure.patience));
         // Dropping the transaction on any way out but the last rolls back, and leaves the first error to be told.
         let tx = contend(failure.patience, || Transaction::new_unchecked(&line.conn, TransactionBehavior::Immediate))
             .map_err(|cause| failure.of(cause))?;

@@ -44,6 +44,9 @@ const WAITING_MAX: usize = 65_536;
 const UNINTERRUPTED: Duration = Duration::from_millis(50);
 const LET_IN: Duration = Duration::from_millis(1);
 
+/// How long a batch stands in the way of circuits while it waits for another process.
+const TRY: Duration = Duration::from_millis(20);
+
 /// A log of more frames than this begins anew once it is written back; its file keeps its length, because writing over
 /// what is there is cheaper than growing a file.
 const LOG_FRAMES_MAX: i64 = 1000;
@@ -81,16 +84,22 @@ struct TurnState {
 pub(super) struct Taken<'a>(&'a Turn);
 
 impl Turn {
-    /// Takes the next turn.
-    pub(super) fn urgent(&self) -> Taken<'_> {
+    /// Takes the next turn. After `patience` the caller goes on without: then the lock of the file decides.
+    pub(super) fn urgent(&self, patience: Duration) -> Option<Taken<'_>> {
+        let began = Instant::now();
         let mut state = self.lock();
         state.urgent += 1;
         while state.taken {
-            state = self.freed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            let left = patience.saturating_sub(began.elapsed());
+            if left.is_zero() {
+                state.urgent -= 1;
+                return None;
+            }
+            (state, _) = self.freed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
         }
         state.urgent -= 1;
         state.taken = true;
-        Taken(self)
+        Some(Taken(self))
     }
 
     /// Takes a turn when nobody urgent waits.
@@ -255,8 +264,6 @@ impl Work {
 
     /// Makes one batch and tells everybody in it.
     fn batch(&mut self) {
-        let turn = Arc::clone(&self.turn);
-        let _taken = turn.patient();
         let mut made = Vec::new();
         let outcome = self.transact(|queue, txn| {
             let began = Instant::now();
@@ -278,15 +285,19 @@ impl Work {
         });
         self.queue.batches.fetch_add(1, Ordering::Relaxed);
         match outcome {
-            Ok(()) => made.into_iter().for_each(|change| change.done(Ok(()))),
-            Err(error) if made.len() <= 1 || is_everybodys(&error) => {
-                made.into_iter().for_each(|change| change.done(Err(error.again())));
+            Ok(()) => made.into_iter().for_each(|change| tell(change, Ok(()))),
+            // The lock was not to be had, so nobody was taken into the batch: those who wait have waited long enough.
+            Err(error) if made.is_empty() => {
+                self.queue.take(BATCH_MAX).into_iter().for_each(|change| tell(change, Err(error.again())));
+            }
+            Err(error) if made.len() == 1 || is_everybodys(&error) => {
+                made.into_iter().for_each(|change| tell(change, Err(error.again())));
             }
             // One of them failed by itself: each gets a transaction of its own.
             Err(_) => {
                 for mut change in made {
                     let outcome = self.transact(|_, txn| make(change.as_mut(), txn));
-                    change.done(outcome);
+                    tell(change, outcome);
                 }
             }
         }
@@ -296,14 +307,29 @@ impl Work {
         let failure = Failure { path: &self.path, patience: self.patience };
         self.line.prepare_to_write(Synchronous::Full, failure)?;
         let conn = &self.line.conn;
-        let tx = contend(self.patience, || Transaction::new_unchecked(conn, TransactionBehavior::Immediate))
-            .map_err(|cause| failure.of(cause))?;
+        let began = Instant::now();
+        let (_turn, tx) = loop {
+            // Waiting for another process with the turn in hand would keep this one's circuits waiting with us.
+            let turn = self.turn.patient();
+            match contend(TRY, || Transaction::new_unchecked(conn, TransactionBehavior::Immediate)) {
+                Ok(tx) => break (turn, tx),
+                Err(cause) => match failure.of(cause) {
+                    StoreError::Busy { .. } if began.elapsed() < self.patience => drop(turn),
+                    error => return Err(error),
+                },
+            }
+        };
         let mut txn = Txn { now: self.clock.now(), draft: store::Draft::Sqlite(Draft::new(&tx, failure)) };
         act(&self.queue, &mut txn)?;
         txn.finish()?;
         drop(txn);
         tx.commit().map_err(|cause| failure.of(cause))
     }
+}
+
+/// Tells a caller; one that panics when it is told does not take the others down.
+fn tell(change: Box<dyn Change>, outcome: Result<(), StoreError>) {
+    let _ = catch_unwind(AssertUnwindSafe(|| change.done(outcome)));
 }
 
 /// Makes one change; a panic in it is its own failure.
