@@ -20,6 +20,7 @@ use super::quantity::span;
 use super::scenario::{Group, Leaves};
 use super::spoken::{self, Meaning, Said, Stated, Tongue};
 use super::trace::{End, Seen, Sent};
+use super::worker::Queued;
 use super::world::{Due, PlayError, World};
 
 /// How long a caller that waits for somebody else's probe stays away, half to one and a half times.
@@ -85,8 +86,23 @@ impl World<'_> {
             attempts: 0,
             slept: Duration::ZERO,
             class: None,
+            job: None,
+            job_state: None,
         });
+        if spec.queued {
+            let end = match self.enqueue(call, None, None)? {
+                Queued::Accepted => End::OnOpen(OnOpenAction::Queue),
+                Queued::BeyondTtl | Queued::NotDurable => End::Failed,
+            };
+            return self.end(call, end);
+        }
         self.ask(call)
+    }
+
+    /// Returns the process, the group and the circuits of a call.
+    pub(super) fn of_call(&self, call: usize) -> (usize, usize, Route) {
+        let state = &self.calls[call];
+        (state.process, state.group, state.route.clone())
     }
 
     /// A call asks the door.
@@ -108,8 +124,8 @@ impl World<'_> {
         let now = self.now();
         self.figures.refused += 1;
         let Some(at) = self.worth_waiting(call, refusal) else {
-            let action = self.on_open();
-            return self.end(call, End::OnOpen(action));
+            let end = self.apply_on_open(call, refusal.retry_at)?;
+            return self.end(call, end);
         };
         self.hold_back(call, side);
         let at = match refusal.reason {
@@ -159,24 +175,10 @@ impl World<'_> {
         let spec: &Group = &self.scenario.calls[group];
         self.trace.calls[call].attempts += 1;
         let attempt = self.trace.calls[call].attempts;
-        let answer = self.answer(spec, attempt)?;
-        let timeout = self.rehearsal.policy.timeout.unwrap_or(Duration::MAX);
-        let takes = match &answer.takes {
-            Some(takes) => takes.seconds(&self.names)?.map_or(TAKES, span),
-            None => TAKES.min(timeout / 4),
-        };
-        let late = answer.answer == Meaning::Late || takes >= timeout;
-        let (meaning, takes) = if late { (Meaning::Late, timeout) } else { (answer.answer, takes) };
-        let wait = answer.retry_after.as_ref().map(|wait| wait.seconds(&self.names)).transpose()?.flatten();
-        let stated = wait.map(|seconds| Stated { seconds, written_as: answer.written_as });
-        // The answer states its wait when it is given.
-        #[expect(clippy::cast_possible_truncation, reason = "an answer takes less than a century")]
-        let wall_ms = self.read_clock().wall_ms.saturating_add(takes.as_millis() as i64);
-        let said = spoken::said(meaning, stated, wall_ms);
+        let Sending { said, takes, done } = self.sending(group, attempt)?;
         let probe = pass.as_ref().is_some_and(is_probe);
         let tracked = pass.as_ref().is_some_and(is_tracked);
         self.figures.probes += u64::from(probe);
-        let done = matches!(meaning, Meaning::Ok | Meaning::OkExplainsLimits);
         self.trace.sent.push(Sent { at: now, call, probe, ended_at: None, done });
         let sent = self.trace.sent.len() - 1;
         self.calls[call].attempt = Some(Attempt { pass, started_at: now, sent, said, leaves: spec.leaves });
@@ -192,7 +194,36 @@ impl World<'_> {
         Ok(())
     }
 
-    fn renew_every(&self) -> Duration {
+    /// Returns what an attempt that starts now comes to.
+    pub(super) fn sending(&self, group: usize, attempt: u32) -> Result<Sending, PlayError> {
+        let answer = self.answer(&self.scenario.calls[group], attempt)?;
+        let timeout = self.rehearsal.policy.timeout.unwrap_or(Duration::MAX);
+        let takes = match &answer.takes {
+            Some(takes) => takes.seconds(&self.names)?.map_or(TAKES, span),
+            None => TAKES.min(timeout / 4),
+        };
+        let late = answer.answer == Meaning::Late || takes >= timeout;
+        let (meaning, takes) = if late { (Meaning::Late, timeout) } else { (answer.answer, takes) };
+        let wait = answer.retry_after.as_ref().map(|wait| wait.seconds(&self.names)).transpose()?.flatten();
+        let stated = wait.map(|seconds| Stated { seconds, written_as: answer.written_as });
+        // The answer states its wait when it is given.
+        #[expect(clippy::cast_possible_truncation, reason = "an answer takes less than a century")]
+        let wall_ms = self.read_clock().wall_ms.saturating_add(takes.as_millis() as i64);
+        let done = matches!(meaning, Meaning::Ok | Meaning::OkExplainsLimits);
+        Ok(Sending { said: spoken::said(meaning, stated, wall_ms), takes, done })
+    }
+
+    /// Reads what the dependency said.
+    pub(super) fn judge(&mut self, said: &Said, took: Duration) -> Verdict {
+        let (read_at, searched) = (self.read_clock(), self.mechanisms.success_searched());
+        let rehearsal = self.rehearsal;
+        let verdict = spoken::judged(&rehearsal.classifier, rehearsal.tongue, said, took, &read_at, searched);
+        let verdict = self.mechanisms.verdict(verdict);
+        self.count(&verdict);
+        verdict
+    }
+
+    pub(super) fn renew_every(&self) -> Duration {
         self.policy.circuit.probe_lease.min(self.policy.circuit.lease) / 3
     }
 
@@ -219,13 +250,8 @@ impl World<'_> {
             return self.end(call, End::Left);
         }
         let took = attempt.started_at.until(now);
-        let read_at = self.read_clock();
-        let searched = self.mechanisms.success_searched();
-        let rehearsal = self.rehearsal;
-        let verdict = spoken::judged(&rehearsal.classifier, rehearsal.tongue, &attempt.said, took, &read_at, searched);
-        let verdict = self.mechanisms.verdict(verdict);
+        let verdict = self.judge(&attempt.said, took);
         self.trace.calls[call].class = Some(verdict.class);
-        self.count(&verdict);
         if let Some(pass) = attempt.pass {
             self.settle(call, pass, &verdict);
         }
@@ -305,36 +331,41 @@ impl World<'_> {
                 | GiveUp::BudgetUsed
                 | GiveUp::DoesNotHeal,
             ) => {
-                let end = if verdict.class.heals() { End::OnOpen(self.on_open()) } else { End::Failed };
+                let hint = verdict.hint.as_ref().filter(|_| self.policy.retry.honor_retry_after);
+                let end = if verdict.class.heals() {
+                    self.apply_on_open(call, hint.map(|hint| hint.until))?
+                } else {
+                    End::Failed
+                };
                 self.end(call, end)
             }
         }
     }
 
+    /// Returns what a further run of a command depends on, if the dependency is one.
+    pub(super) fn command_rerun(&self, timed_out: bool) -> Option<CommandRerun> {
+        let never = self.policy.replay == Replay::Never;
+        let defaults = self.rehearsal.classifier.defaults();
+        (self.rehearsal.tongue == Tongue::Command).then_some(CommandRerun {
+            rerun_within: if never { Duration::ZERO } else { self.policy.rerun_within },
+            effects: never || defaults.failed_attempts_have_effects,
+            timed_out,
+        })
+    }
+
     fn so_far(&self, call: usize, exit: Exit, took: Duration) -> CallSoFar {
         let state = &self.calls[call];
         let now = self.now();
-        let never = self.policy.replay == Replay::Never;
-        let defaults = self.rehearsal.classifier.defaults();
         let retries = state.unspaced.iter().filter(|at| at.until(now) < BUDGET_SPAN).count();
         CallSoFar {
             attempts: self.trace.calls[call].attempts,
             started_at: state.began_at,
             last_took: took,
             repeatable: if self.policy.replay == Replay::Always { Repeatable::Yes } else { Repeatable::No },
-            command: (self.rehearsal.tongue == Tongue::Command).then_some(CommandRerun {
-                rerun_within: if never { Duration::ZERO } else { self.policy.rerun_within },
-                effects: never || defaults.failed_attempts_have_effects,
-                timed_out: exit == Exit::TimedOut,
-            }),
+            command: self.command_rerun(exit == Exit::TimedOut),
             recent: Recent { calls: 1, retries: u32::try_from(retries).unwrap_or(u32::MAX) },
             max_wait: self.policy.retry.max_wait,
         }
-    }
-
-    /// Returns what is done with a call that was refused.
-    fn on_open(&self) -> OnOpenAction {
-        self.policy.on_open.actions.first().copied().unwrap_or(OnOpenAction::FailFast)
     }
 
     fn end(&mut self, call: usize, end: End) -> Result<(), PlayError> {
@@ -369,6 +400,17 @@ impl World<'_> {
         figures.failed += 1;
         figures.hints_read += u64::from(verdict.hint.is_some());
     }
+}
+
+/// What an attempt comes to.
+#[derive(Debug)]
+pub(super) struct Sending {
+    /// What is said.
+    pub(super) said: Said,
+    /// How long it takes.
+    pub(super) takes: Duration,
+    /// Whether the dependency does what was asked.
+    pub(super) done: bool,
 }
 
 /// Gives a pass back while the stack unwinds, as every surface's guard does.

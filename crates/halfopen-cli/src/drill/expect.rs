@@ -1,9 +1,11 @@
 //! Asks of what was seen whether it is what was expected; every answer is a phrase that stands in the report.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use halfopen_core::event::State;
+use halfopen_core::job::{JobState, UnknownJobState};
+use halfopen_core::policy::OnExpiry;
 use halfopen_core::time::Timestamp;
 
 use super::quantity::{Names, Quantity, QuantityError, Value, span};
@@ -33,12 +35,13 @@ pub(super) struct Looker<'a> {
     trace: &'a Trace,
     names: &'a Names,
     began: Timestamp,
+    on_expiry: OnExpiry,
 }
 
 impl<'a> Looker<'a> {
     /// Returns one that looks at a row that was played.
-    pub(super) fn new(trace: &'a Trace, names: &'a Names, began: Timestamp) -> Self {
-        Self { trace, names, began }
+    pub(super) fn new(trace: &'a Trace, names: &'a Names, began: Timestamp, on_expiry: OnExpiry) -> Self {
+        Self { trace, names, began, on_expiry }
     }
 
     /// Returns what a check found.
@@ -78,9 +81,15 @@ impl<'a> Looker<'a> {
             }),
             Check::StartsPerSecond(span) => self.starts_per_second(span),
             Check::Event { named, count } => {
+                let named = match (named.as_str(), self.on_expiry) {
+                    ("jobs_past_ttl", OnExpiry::ManualReview) => "jobs_to_review",
+                    ("jobs_past_ttl", OnExpiry::Expired) => "jobs_expired",
+                    (named, _) => named,
+                };
                 let seen = self.events(named);
                 self.judged(count, Value::Plain(seen), |n| format!("{named} {}", times(n)))
             }
+            Check::Jobs { of, are } => self.jobs(of, are),
             Check::Once(of) => self.once(of),
             Check::OldestFirst(of) => self.oldest_first(of),
             Check::ActivationLine { calls } => match self.trace.line_calls {
@@ -250,6 +259,25 @@ impl<'a> Looker<'a> {
         let most = at.iter().map(|from| within(*from)).max().unwrap_or(0);
         #[expect(clippy::cast_precision_loss, reason = "attempts of one row are few")]
         self.judged(&asked.count, Value::Plain(most as f64), |n| format!("at most {n} starts in a second"))
+    }
+
+    fn jobs(&self, of: &'a str, are: &str) -> Result<Finding, PlayError> {
+        let wanted = match (are, self.on_expiry) {
+            ("on_expiry", OnExpiry::ManualReview) => JobState::ManualReview,
+            ("on_expiry", OnExpiry::Expired) => JobState::Expired,
+            (are, _) => are.parse().map_err(|error: UnknownJobState| PlayError::Scenario(error.to_string()))?,
+        };
+        let calls = match self.calls_of(of) {
+            Ok(calls) => calls,
+            Err(none) => return Ok(none),
+        };
+        let mut states = BTreeMap::new();
+        for (_, call) in &calls {
+            *states.entry(call.job_state.map_or("never queued", JobState::as_str)).or_insert(0_usize) += 1;
+        }
+        let good = states.get(wanted.as_str()) == Some(&calls.len());
+        let shown = states.iter().map(|(state, n)| format!("{n} {state}")).collect::<Vec<_>>().join(", ");
+        Ok(Finding { good, seen: format!("jobs of {of}: {shown}") })
     }
 
     fn once(&self, of: &'a str) -> Result<Finding, PlayError> {

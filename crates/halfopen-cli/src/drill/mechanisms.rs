@@ -58,13 +58,21 @@ pub(super) enum Mutant {
     UnknownEndResent,
     /// The text of a success is searched for errors.
     SuccessSearched,
+    /// Jobs are never too old.
+    TtlNeverChecked,
+    /// A job is sent without a note that it is about to be.
+    NoteSkipped,
+    /// A worker that lost its lease goes on.
+    FenceIgnored,
+    /// The same key again is another job.
+    KeyIgnored,
     /// No line is left behind.
     ActivationLineDropped,
 }
 
 impl Mutant {
     /// Every mutant, in the order in which they are reported.
-    pub(super) const ALL: [Self; 18] = [
+    pub(super) const ALL: [Self; 22] = [
         Self::DetectorSaysNo,
         Self::SuccessSearched,
         Self::HintIgnored,
@@ -82,6 +90,10 @@ impl Mutant {
         Self::DrainUnpaced,
         Self::RampOnlyForJobs,
         Self::UnknownEndResent,
+        Self::TtlNeverChecked,
+        Self::NoteSkipped,
+        Self::FenceIgnored,
+        Self::KeyIgnored,
         Self::ActivationLineDropped,
     ];
 
@@ -105,6 +117,10 @@ impl Mutant {
             Self::RampOnlyForJobs => "ramp only for jobs",
             Self::UnknownEndResent => "unknown end re-sent",
             Self::SuccessSearched => "text of a success searched",
+            Self::TtlNeverChecked => "TTL never checked",
+            Self::NoteSkipped => "note before sending skipped",
+            Self::FenceIgnored => "fence ignored",
+            Self::KeyIgnored => "idempotency key ignored",
             Self::ActivationLineDropped => "activation line dropped",
         }
     }
@@ -214,6 +230,26 @@ impl Mechanisms {
     /// Returns whether an attempt with an unknown end is sent again, whatever the policy says.
     pub(super) fn resend_unknown(self) -> bool {
         self.lack(Mutant::UnknownEndResent)
+    }
+
+    /// Returns how long a job is worth doing.
+    pub(super) fn ttl(self, ttl: Duration) -> Duration {
+        if self.lack(Mutant::TtlNeverChecked) { FOREVER } else { ttl }
+    }
+
+    /// Returns whether it is noted that a job is about to be sent.
+    pub(super) fn note_before_sending(self) -> bool {
+        !self.lack(Mutant::NoteSkipped)
+    }
+
+    /// Returns whether a worker stops that has lost its lease.
+    pub(super) fn heed_the_fence(self) -> bool {
+        !self.lack(Mutant::FenceIgnored)
+    }
+
+    /// Returns whether the same key again is the same job.
+    pub(super) fn heed_keys(self) -> bool {
+        !self.lack(Mutant::KeyIgnored)
     }
 
     /// Returns whether an activation line is written.

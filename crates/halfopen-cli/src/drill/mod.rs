@@ -17,6 +17,7 @@ mod mechanisms;
 mod trace;
 mod world;
 mod caller;
+mod worker;
 mod expect;
 mod row;
 mod mutate;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use halfopen::config::Dependency;
 use halfopen_core::classify::{Classifier, ProfileError, profile_for_host, profile_for_tool};
+use halfopen_core::job::ttl;
 use halfopen_core::policy::{OnOpenAction, Policy, QUOTA_COOLDOWN, Replay};
 
 use super::quantity::{Names, Value, time};
@@ -107,6 +108,7 @@ impl Rehearsal {
             ("rate", Value::Plain(drain.rate_per_sec)),
             ("max_rate", Value::Plain(drain.max_per_sec)),
             ("max_in_flight", plain(drain.max_in_flight.get())),
+            ("queue_ttl", time(ttl(policy))),
             ("apart", time(apart(policy))),
             ("swift", time(Duration::from_millis(200).min(timeout / 20))),
             ("bearable", time(bearable(policy))),

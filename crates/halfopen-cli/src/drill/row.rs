@@ -71,7 +71,7 @@ pub(super) fn played(rehearsal: &Rehearsal, scenario: &Scenario, mechanisms: Mec
     }
     let expected = filled(&scenario.expected, &names)?;
     let (trace, names, began) = World::play(rehearsal, scenario, mechanisms)?;
-    let looker = Looker::new(&trace, &names, began);
+    let looker = Looker::new(&trace, &names, began, rehearsal.policy.on_open.on_expiry);
     let mut found = scenario.expect.iter().map(|check| looker.found(check)).collect::<Result<Vec<_>, _>>()?;
     found.extend(trace.endless.then(Finding::endless));
     let good = found.iter().all(|finding| finding.good);

@@ -37,6 +37,9 @@ pub(super) struct Scenario {
     pub(super) dependency: Vec<Answer>,
     /// Who calls.
     pub(super) calls: Vec<Group>,
+    /// Who works off what was queued; nobody where there is nothing.
+    #[serde(default)]
+    pub(super) workers: Vec<Crew>,
     /// What else happens.
     #[serde(default)]
     pub(super) acts: Vec<Act>,
@@ -132,12 +135,43 @@ pub(super) struct Group {
     /// Their processes are frozen during the attempt, and report then.
     #[serde(default)]
     pub(super) reports: Option<Quantity>,
+    /// They are queued at once, as `Prefer: respond-async` asks for.
+    #[serde(default)]
+    pub(super) queued: bool,
+    /// The idempotency key that all of them carry, with one and the same payload.
+    #[serde(default)]
+    pub(super) key: Option<String>,
     /// The credential they use.
     #[serde(default)]
     pub(super) credential: Option<String>,
     /// Another dependency that they call.
     #[serde(default)]
     pub(super) dependency: Option<String>,
+}
+
+/// Workers that are alike.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Crew {
+    /// How many.
+    #[serde(default)]
+    pub(super) count: Option<Quantity>,
+    /// From when on.
+    #[serde(default)]
+    pub(super) at: Option<Quantity>,
+    /// What happens to each with the first job it takes.
+    #[serde(default)]
+    pub(super) fate: Option<Fate>,
+}
+
+/// What happens to a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Fate {
+    /// Its process is frozen between its claim and its attempt, for three leases.
+    FrozenBeforeSending,
+    /// `kill -9` right after the attempt was sent.
+    KilledAfterSending,
 }
 
 /// How a guarded section is left.
@@ -283,6 +317,13 @@ pub(super) enum Check {
         /// How many.
         count: Bounds,
     },
+    /// What became of the jobs of calls: a state, or `on_expiry` for the one that the policy names.
+    Jobs {
+        /// Which.
+        of: String,
+        /// The state.
+        are: String,
+    },
     /// Each call is carried out exactly once.
     Once(String),
     /// Calls start in the order in which they were made.
@@ -305,11 +346,14 @@ fn one() -> usize {
 
 /// The shipped scenarios, in the order in which they are run.
 const SHIPPED: &[(&str, &str)] = &[
+    ("a0-variant.yaml", include_str!("scenarios/a0-variant.yaml")),
+    ("a0-whole-story.yaml", include_str!("scenarios/a0-whole-story.yaml")),
     ("a1-late-answers.yaml", include_str!("scenarios/a1-late-answers.yaml")),
     ("a2-retry-after-date.yaml", include_str!("scenarios/a2-retry-after-date.yaml")),
     ("a2-retry-after-seconds.yaml", include_str!("scenarios/a2-retry-after-seconds.yaml")),
     ("a3-probe-fails.yaml", include_str!("scenarios/a3-probe-fails.yaml")),
     ("a4-recovers.yaml", include_str!("scenarios/a4-recovers.yaml")),
+    ("a5-ttl.yaml", include_str!("scenarios/a5-ttl.yaml")),
     ("a6-one-worker.yaml", include_str!("scenarios/a6-one-worker.yaml")),
     ("b1-backs-off.yaml", include_str!("scenarios/b1-backs-off.yaml")),
     ("b2-series-opens.yaml", include_str!("scenarios/b2-series-opens.yaml")),
@@ -337,6 +381,10 @@ const SHIPPED: &[(&str, &str)] = &[
     ("c13-talk-of-limits.yaml", include_str!("scenarios/c13-talk-of-limits.yaml")),
     ("c14-hint-of-a-year.yaml", include_str!("scenarios/c14-hint-of-a-year.yaml")),
     ("c15-activation-line.yaml", include_str!("scenarios/c15-activation-line.yaml")),
+    ("d1-worker-killed.yaml", include_str!("scenarios/d1-worker-killed.yaml")),
+    ("d2-worker-frozen.yaml", include_str!("scenarios/d2-worker-frozen.yaml")),
+    ("d3-same-key.yaml", include_str!("scenarios/d3-same-key.yaml")),
+    ("d4-hint-beyond-ttl.yaml", include_str!("scenarios/d4-hint-beyond-ttl.yaml")),
 ];
 
 /// Why a scenario cannot be used.

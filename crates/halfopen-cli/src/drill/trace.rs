@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use halfopen_core::circuit::Status;
+use halfopen_core::job::{JobId, JobState};
 use halfopen_core::policy::OnOpenAction;
 use halfopen_core::snapshot::EventRecord;
 use halfopen_core::time::Timestamp;
@@ -59,6 +60,10 @@ pub(super) struct Seen {
     pub(super) slept: Duration,
     /// What its last attempt was judged as.
     pub(super) class: Option<Class>,
+    /// The job it became.
+    pub(super) job: Option<JobId>,
+    /// What became of that.
+    pub(super) job_state: Option<JobState>,
 }
 
 /// How a call ended.

@@ -7,7 +7,7 @@
 //! one policy see the same.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 
 use halfopen::activation::{self, Figures};
@@ -16,6 +16,7 @@ use halfopen::handle::{Handle, Route, StoreHealth};
 use halfopen::store::{EventFilter, Location};
 use halfopen_core::chance::Chance;
 use halfopen_core::circuit_id::CircuitId;
+use halfopen_core::job::JobId;
 use halfopen_core::policy::Policy;
 use halfopen_core::snapshot::EventRecord;
 use halfopen_core::time::Timestamp;
@@ -26,6 +27,7 @@ use super::quantity::{Names, Quantity, QuantityError, Value, span};
 use super::rehearsal::{INSTANTS_COUNTED, Rehearsal};
 use super::scenario::{Act, Answer, CALLS_MAX, Check, Deed, Group, Kept, Scenario};
 use super::trace::Trace;
+use super::worker::Worker;
 
 /// What the wall clock shows at the beginning: a Monday noon.
 const NOON_MS: i64 = 1_772_452_800_000;
@@ -76,6 +78,28 @@ pub(super) enum Due {
         /// Which attempt.
         attempt: u32,
     },
+    /// A worker looks for something to do.
+    Work {
+        /// Which.
+        worker: usize,
+    },
+    /// A worker sends the job it holds.
+    Send {
+        /// Which.
+        worker: usize,
+    },
+    /// The attempt of a job ends.
+    JobEnds {
+        /// Whose.
+        worker: usize,
+    },
+    /// A living worker renews its lease.
+    JobRenew {
+        /// Which.
+        worker: usize,
+        /// Of which attempt.
+        sent: usize,
+    },
     /// Something else happens.
     Act(usize),
     /// A check looks at the circuit.
@@ -92,6 +116,9 @@ pub(super) struct World<'a> {
     pub(super) calls: Vec<Call>,
     pub(super) trace: Trace,
     pub(super) figures: Figures,
+    /// The jobs that calls became.
+    pub(super) jobs: BTreeMap<JobId, usize>,
+    pub(super) workers: Vec<Worker>,
     machine: ManualClock,
     clock: Clock,
     began: Timestamp,
@@ -135,6 +162,8 @@ impl<'a> World<'a> {
             calls: Vec::new(),
             trace: Trace::default(),
             figures: Figures::default(),
+            jobs: BTreeMap::new(),
+            workers: Vec::new(),
             began: clock.now(),
             machine,
             clock,
@@ -201,6 +230,7 @@ impl<'a> World<'a> {
                 }
             }
         }
+        self.employ()?;
         for (index, act) in scenario.acts.iter().enumerate() {
             self.when(act.at.clone(), Due::Act(index))?;
         }
@@ -214,7 +244,12 @@ impl<'a> World<'a> {
 
     /// Returns how many calls a group has.
     pub(super) fn count_of(&self, group: &Group) -> Result<usize, PlayError> {
-        let Some(count) = &group.count else { return Ok(1) };
+        self.number_of(group.count.as_ref())
+    }
+
+    /// Returns a count, 1 where none is written.
+    pub(super) fn number_of(&self, count: Option<&Quantity>) -> Result<usize, PlayError> {
+        let Some(count) = count else { return Ok(1) };
         let count = count.number(&self.names)?.unwrap_or(1.0);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is clamped first")]
         Ok(count.ceil().clamp(0.0, 1_000_000.0) as usize)
@@ -235,6 +270,10 @@ impl<'a> World<'a> {
                 Due::Ask { call } => self.ask(call)?,
                 Due::Ends { call } => self.attempt_ends(call)?,
                 Due::Renew { call, attempt } => self.renew(call, attempt),
+                Due::Work { worker } => self.work(worker)?,
+                Due::Send { worker } => self.send(worker)?,
+                Due::JobEnds { worker } => self.job_ends(worker)?,
+                Due::JobRenew { worker, sent } => self.renew_job(worker, sent),
                 Due::Act(index) => self.act(&self.scenario.acts[index])?,
                 Due::Look => self.look(),
             }
@@ -250,6 +289,11 @@ impl<'a> World<'a> {
             None => self.pending.push((at, due)),
         }
         Ok(())
+    }
+
+    /// Returns whether a row may still be going on at an instant.
+    pub(super) fn lasts_until(&self, at: Timestamp) -> bool {
+        self.began.until(at) <= LASTS_MAX
     }
 
     /// Lets something happen at an instant; what lies behind us happens now.
@@ -414,6 +458,7 @@ impl<'a> World<'a> {
 
     /// Looks at what is left when nothing is due any more.
     fn look_back(&mut self) {
+        self.look_at_jobs();
         self.trace.store_good = self.doors.iter().all(|door| door.health() == StoreHealth::Good);
         let Some(place) = self.places.first() else { return };
         let now_ms = self.read_clock().wall_ms;

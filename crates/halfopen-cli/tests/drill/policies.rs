@@ -50,6 +50,19 @@ fn a_gateway_policy_is_green() {
     assert!(said.with("pass").contains(&"C4 error inside a success".to_owned()), "a stream is looked into");
 }
 
+/// Jobs are drilled wherever a policy queues, whatever else it says about them.
+#[test_case("  upstream: https://api.openai.com/v1\n  on_open: {action: queue, queue_ttl_min: 60}\n"; "through the gateway")]
+#[test_case("  on_open: {action: [queue, fail_fast], queue_ttl_min: 30, on_expiry: expired}\n"; "expired jobs are only noted")]
+#[test_case("  on_open: {action: queue}\n  replay: always\n"; "no time to live, and safe to repeat")]
+#[test_case("  on_open: {action: queue, queue_ttl_min: 600}\n  drain: {rate_per_sec: 0.5, max_per_sec: 1}\n"; "a slow drain")]
+#[test_case("  on_open: {action: queue, queue_ttl_min: 90}\n  circuit: {half_open_max_calls: 3, close_after_successes: 1}\n"; "more probes than successes are needed")]
+fn a_policy_that_queues_is_green(keys: &str) {
+    let policy = format!("dependency_guard:\n  name: ocr\n  timeout_ms: 8000\n{keys}");
+    let said = World::new().drill_policy(&policy, &["--json"]);
+    is_green(&said);
+    assert!(said.with("pass").contains(&"A0 whole story".to_owned()), "{:?}", said.rows());
+}
+
 /// What stays allowed and does not protect: `check` accepts each of these.
 #[test_case("A6", "  circuit: {failure_window_sec: 1, open_after_failures: 100}\n"; "a window in which so many cannot come together")]
 #[test_case("A2", "  classify:\n  - {name: calm, class: invalid_request, when: [{status: [503]}]}\n"; "an own rule that talks an outage away")]

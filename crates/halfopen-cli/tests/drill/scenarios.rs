@@ -61,6 +61,18 @@ fn a_scenario_that_is_not_there_is_named() {
     assert!(said.err.contains("nowhere.yaml"), "{}", said.err);
 }
 
+/// Workers take what was queued; without any, it lies there.
+#[test_case("workers:\n- {at: 1s}\n", "pass", "jobs of batch: 3 done")]
+#[test_case("", "fail", "jobs of batch: 3 queued")]
+fn what_becomes_of_queued_calls_can_be_asked(workers: &str, verdict: &str, seen: &str) {
+    let said = with(&format!(
+        "row: Z1 queued\ninjected: nothing\nexpected: done\ndependency:\n- answer: ok\n\
+         calls:\n- {{name: batch, count: 3, queued: true}}\n{workers}expect:\n- jobs: {{of: batch, are: done}}\n"
+    ));
+    let row = &said.json()["rows"][0];
+    assert_eq!((row["verdict"].as_str(), row["seen"].as_str()), (Some(verdict), Some(seen)));
+}
+
 /// A check that speaks of an instant that never comes is a failure and no success.
 #[test]
 fn what_never_comes_is_not_passed_over() {
