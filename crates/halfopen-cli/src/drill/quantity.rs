@@ -444,7 +444,7 @@ mod tests {
 
     #[test]
     fn a_text_is_filled_in() {
-        assert_eq!(filled("{probes} after {open_for / 2}, {opened}", &names()).unwrap(), "2 after 1m, ?");
+        assert_eq!(filled("{probes} after {open_for / 2}, {opened}", &names()).unwrap(), "2 after 1 min, ?");
         assert!(filled("{probes", &names()).is_err());
     }
 }
