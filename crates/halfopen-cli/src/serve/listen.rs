@@ -24,6 +24,8 @@ use crate::ui;
 
 /// How long a caller may take for the head of a request.
 const HEAD_WITHIN: Duration = Duration::from_secs(30);
+/// How often a caller that speaks HTTP/2 is asked whether it is still there.
+const PING_EVERY: Duration = Duration::from_secs(30);
 /// How long nothing is accepted after the system could not give us another socket.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -150,7 +152,8 @@ where
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_WITHIN);
-    builder.http2().timer(TokioTimer::new());
+    // HTTP/2 has no head that could be late: a caller that vanished without a word shows only when it is asked.
+    builder.http2().timer(TokioTimer::new()).keep_alive_interval(Some(PING_EVERY));
     let connection = builder.serve_connection(TokioIo::new(Watched::new(stream)), service);
     tokio::pin!(connection);
     tokio::select! {

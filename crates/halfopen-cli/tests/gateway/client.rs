@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::stub::{PATIENCE, fields};
 
@@ -26,8 +26,6 @@ pub(crate) struct Answer {
     pub(crate) end: End,
     /// The statuses of interim answers before it.
     pub(crate) interim: Vec<u16>,
-    /// When each piece of the body arrived.
-    pub(crate) pieces: Vec<Instant>,
 }
 
 impl Answer {
@@ -78,7 +76,12 @@ impl Client {
 
     /// Sends a whole request and reads its answer.
     pub(crate) fn call(&mut self, method: &str, target: &str, fields: &[(&str, &str)], body: &[u8]) -> Answer {
-        self.send(request(method, target, fields, body));
+        let host = self.stream.peer_addr().unwrap().to_string();
+        let mut fields = fields.to_vec();
+        if !fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
+            fields.push(("host", &host));
+        }
+        self.send(request(method, target, &fields, body));
         self.answer_to(method)
     }
 
@@ -96,7 +99,7 @@ impl Client {
                 interim.push(status);
                 continue;
             }
-            let mut answer = Answer { status, head, body: Vec::new(), end: End::Whole, interim, pieces: Vec::new() };
+            let mut answer = Answer { status, head, body: Vec::new(), end: End::Whole, interim };
             if method != "HEAD" && status != 204 && status != 304 {
                 self.body(&mut answer);
             }
@@ -117,6 +120,17 @@ impl Client {
                 return None;
             }
         }
+    }
+
+    /// Returns the next chunk of a body in chunks; the last one is empty.
+    pub(crate) fn chunk(&mut self) -> Vec<u8> {
+        let line = self.line().expect("a chunk");
+        let size = usize::from_str_radix(&line, 16).unwrap();
+        let mut whole =
+            Answer { status: 0, head: String::new(), body: Vec::new(), end: End::Whole, interim: Vec::new() };
+        assert!(self.take(size, &mut whole), "cut inside a chunk");
+        self.line().expect("the end of a chunk");
+        whole.body
     }
 
     /// Returns whether the gateway closed the connection and sent nothing more.
@@ -172,7 +186,6 @@ impl Client {
             let here = length.min(self.held.len());
             if here > 0 {
                 answer.body.extend(self.held.drain(..here));
-                answer.pieces.push(Instant::now());
                 length -= here;
             }
             if length == 0 {

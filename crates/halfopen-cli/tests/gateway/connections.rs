@@ -1,6 +1,6 @@
 //! Connections to the dependency: used again, given back, never repeated behind anybody's back.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::stub::{Reply, Stub};
 use crate::world::{gateway, until};
@@ -30,9 +30,7 @@ fn answers_that_are_thrown_away_free_their_connection() {
     // Four callers; the dependency takes a moment to notice that a connection was given up.
     assert!(stub.open_max() <= 24, "{} connections at once", stub.open_max());
     stub.always(Reply::ok("{}"));
-    let began = Instant::now();
     assert_eq!(gateway.get("/d/up/x").status, 200);
-    assert!(began.elapsed() < Duration::from_secs(1));
     until("nothing is left but what can be used again", || stub.open() <= 4);
 }
 

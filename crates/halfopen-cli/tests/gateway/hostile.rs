@@ -1,6 +1,6 @@
 //! A dependency whose answers are wrong on purpose: nothing of one call reaches another, and nothing hangs.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use test_case::test_case;
 
@@ -92,14 +92,13 @@ fn interim_answers_without_end_are_bounded() {
     let stub = Stub::start();
     let gateway = gateway(&stub, "timeout_ms: 400");
     let mut reply = Reply::new();
-    for _ in 0..200 {
+    for _ in 0..500 {
         reply =
             reply.send(&b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n".repeat(20)).wait(Duration::from_millis(20));
     }
     stub.then([reply]);
-    let began = Instant::now();
     assert_eq!(gateway.get("/d/up/x").status, 504);
-    assert!(began.elapsed() < Duration::from_secs(3));
+    assert_eq!(stub.given(), 0, "it was still going on");
 }
 
 #[test]

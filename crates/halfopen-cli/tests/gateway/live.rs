@@ -1,9 +1,7 @@
 //! The live path: an answer passes as it came, and what it means reaches the circuit.
 
-use std::time::Duration;
-
-use crate::client::End;
-use crate::stub::{Reply, Stub};
+use crate::client::{End, request};
+use crate::stub::{Gate, Reply, Stub};
 use crate::world::gateway;
 
 const CIRCUIT: &str = "circuit: { open_after_failures: 2, failure_window_sec: 60, open_for_sec: 60 }";
@@ -59,14 +57,19 @@ fn an_error_inside_a_200_is_a_failure() {
 #[test]
 fn events_pass_one_by_one() {
     let stub = Stub::start();
-    let pause = Duration::from_millis(300);
-    stub.then([Reply::events().event("one").wait(pause).event("two").wait(pause).event("[DONE]").end()]);
+    let (first, second) = (Gate::default(), Gate::default());
+    stub.then([Reply::events().event("one").gate(&first).event("two").gate(&second).event("[DONE]").end()]);
     let gateway = gateway(&stub, "");
-    let answer = gateway.post("/d/up/x", "{}");
-    assert_eq!((answer.status, answer.end), (200, End::Whole));
-    assert_eq!(answer.text(), "data: one\n\ndata: two\n\ndata: [DONE]\n\n");
-    let apart = answer.pieces.last().unwrap().duration_since(answer.pieces[0]);
-    assert!(apart >= pause, "{apart:?}");
+    let mut client = gateway.connect();
+    client.send(request("POST", "/d/up/x", &[], b"{}"));
+    assert!(client.head().is_some_and(|head| head.starts_with("HTTP/1.1 200")));
+    // Each is sent only after the one before has arrived.
+    for (event, gate) in [("one", &first), ("two", &second)] {
+        assert_eq!(client.chunk(), format!("data: {event}\n\n").as_bytes());
+        gate.open();
+    }
+    assert_eq!(client.chunk(), b"data: [DONE]\n\n");
+    assert_eq!(client.chunk(), b"");
     assert_eq!(gateway.state("up"), "closed");
 }
 

@@ -53,10 +53,22 @@ pub(crate) fn fields(head: &str) -> impl Iterator<Item = (&str, &str)> {
 enum Step {
     Send(Vec<u8>),
     Wait(Duration),
+    /// Until the test lets it go on.
+    Gate(Gate),
     /// Until the other side closes or the stub ends.
     Hang,
     /// Reads the body of the request, if that has not been done.
     ReadBody,
+}
+
+/// What a reply waits at until the test opens it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Gate(Arc<AtomicBool>);
+
+impl Gate {
+    pub(crate) fn open(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// What happens to the connection after a reply.
@@ -153,6 +165,11 @@ impl Reply {
         self
     }
 
+    pub(crate) fn gate(mut self, gate: &Gate) -> Self {
+        self.steps.push(Step::Gate(gate.clone()));
+        self
+    }
+
     /// Sends one byte at a time.
     pub(crate) fn drip(mut self, bytes: &[u8], every: Duration) -> Self {
         for byte in bytes {
@@ -203,6 +220,8 @@ struct Shared {
     open_max: AtomicUsize,
     /// Replies that were given to their end.
     given: AtomicUsize,
+    /// Bytes that were sent in all.
+    sent: AtomicUsize,
     /// How long a connection may be idle before the stub closes it, in milliseconds; 0: for ever.
     idle_ms: AtomicUsize,
 }
@@ -228,6 +247,7 @@ impl Stub {
             open: AtomicUsize::new(0),
             open_max: AtomicUsize::new(0),
             given: AtomicUsize::new(0),
+            sent: AtomicUsize::new(0),
             idle_ms: AtomicUsize::new(0),
         });
         let accepting = Arc::clone(&shared);
@@ -304,6 +324,10 @@ impl Stub {
         self.shared.given.load(Ordering::Relaxed)
     }
 
+    pub(crate) fn sent(&self) -> usize {
+        self.shared.sent.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn open_max(&self) -> usize {
         self.shared.open_max.load(Ordering::Relaxed)
     }
@@ -362,8 +386,16 @@ impl Connection<'_> {
                         }
                         self.note(seen.clone());
                     }
-                    Step::Send(bytes) => self.stream.write_all(bytes)?,
+                    Step::Send(bytes) => {
+                        self.stream.write_all(bytes)?;
+                        self.shared.sent.fetch_add(bytes.len(), Ordering::Relaxed);
+                    }
                     Step::Wait(duration) => self.pause(*duration),
+                    Step::Gate(Gate(open)) => {
+                        while !open.load(Ordering::Relaxed) && !self.shared.gone.load(Ordering::Relaxed) {
+                            std::thread::sleep(Duration::from_millis(1));
+                        }
+                    }
                     Step::Hang => while self.fill(None)? {},
                 }
             }
