@@ -24,5 +24,6 @@ mod secrets;
 mod streams;
 #[expect(clippy::unwrap_used, reason = "a dependency that cannot be built is a failed test")]
 mod stub;
+mod tls;
 #[expect(clippy::unwrap_used, reason = "a world that cannot be built is a failed test")]
 mod world;

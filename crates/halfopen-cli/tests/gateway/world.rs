@@ -77,6 +77,13 @@ impl Starting {
         self
     }
 
+    /// Writes a file into its home and returns its path.
+    pub(crate) fn write(&self, name: &str, text: &str) -> String {
+        let path = self.home.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.into_os_string().into_string().unwrap()
+    }
+
     /// Lets it have no more files open at once than this, half of it until it asks for more.
     pub(crate) fn files_max(mut self, files: u32) -> Self {
         self.files_max = Some(files);
