@@ -26,6 +26,7 @@ use super::dependency::Dependency;
 use super::door::Admitted;
 use super::headers;
 use super::judge::{Copy, FirstEvent, Judged, Kind};
+use super::refuse::cache::{Cache, Filling, Key};
 use super::relay::{Bounds, Relay, Rest, Watch, broken_off, plain, text_of, timed_out};
 use super::upload::{Outgoing, Upload, Word};
 use super::upstream::{Choose, ConnectError, Exchange, Lost, Pool};
@@ -91,6 +92,8 @@ pub(super) struct Attempt<'a> {
     pub(super) dependency: &'a Arc<Dependency>,
     pub(super) pool: &'a Arc<Pool>,
     pub(super) request: &'a Sendable,
+    /// Where its answer is kept, if it goes well.
+    pub(super) cached: Option<&'a (Arc<Cache>, Arc<Key>)>,
     pub(super) limits: Limits,
     /// Whether this is only watched: then nothing is held back for another attempt.
     pub(super) choose: Choose,
@@ -287,28 +290,44 @@ impl Attempt<'_> {
         };
         match judged {
             Some(verdict) if verdict.class != Class::Success => {
-                let answer = answer.passed_on(exchange, came, self, None, kind, started);
+                let answer = answer.passed_on(exchange, came, self, (None, None), kind, started);
                 admitted.settle(&verdict).await;
                 let answer = Some(answer);
                 Ended::Failed(Box::new(Failed { verdict, answer, raced: false }))
             }
             Some(verdict) if matches!(came, Came::Over) => {
-                let answer = answer.passed_on(exchange, came, self, None, kind, started);
+                let filling = self.filling(&answer);
+                let answer = answer.passed_on(exchange, came, self, (None, filling), kind, started);
                 admitted.settle(&verdict).await;
                 Ended::Well(answer)
             }
             None if matches!(came, Came::Over) => {
                 admitted.succeed();
-                Ended::Well(answer.passed_on(exchange, came, self, None, kind, started))
+                let filling = self.filling(&answer);
+                Ended::Well(answer.passed_on(exchange, came, self, (None, filling), kind, started))
             }
             Some(_) | None => {
                 let mut admitted = admitted;
                 if matches!(came, Came::FirstEvent) {
                     admitted.settle_early();
                 }
-                Ended::Well(answer.passed_on(exchange, came, self, Some(admitted), kind, started))
+                let filling = self.filling(&answer);
+                Ended::Well(answer.passed_on(exchange, came, self, (Some(admitted), filling), kind, started))
             }
         }
+    }
+
+    /// Begins to keep an answer, where the policy says so and it may be kept.
+    fn filling(&self, answer: &Answer) -> Option<Filling> {
+        let (cache, key) = self.cached?;
+        if !key.has_body() {
+            // An answer that came before the end of the request is to something else.
+            key.body_is(self.request.upload.whole()?.iter().map(|piece| &**piece));
+        }
+        let mut headers = answer.parts.headers.clone();
+        self.to_caller(&mut headers);
+        let parts = &answer.parts;
+        cache.begin(key, parts.status, &parts.headers, &headers, self.handle.clock().now())
     }
 
     fn judged<'a>(&'a self, parts: &'a response::Parts, started: Instant) -> Judged<'a> {
@@ -427,7 +446,7 @@ impl Answer {
         exchange: Exchange,
         came: Came,
         attempt: &Attempt<'_>,
-        admitted: Option<Admitted>,
+        (admitted, mut filling): (Option<Admitted>, Option<Filling>),
         kind: Kind,
         started: Instant,
     ) -> Response<Body> {
@@ -452,6 +471,13 @@ impl Answer {
         *response.headers_mut() = parts.headers;
         attempt.to_caller(response.headers_mut());
         let over = matches!(came, Came::Over);
+        if let Some(kept) = &mut filling {
+            // What has become too much gives up by itself.
+            let _ = held.iter().all(|piece| kept.push(piece));
+        }
+        if over && trailers.is_none() {
+            filling.take().into_iter().for_each(Filling::keep);
+        }
         if over && trailers.is_none() && held.len() <= 1 && watch.is_none() {
             return response.map(|()| body::full(held.pop_front().unwrap_or_default()));
         }
@@ -466,7 +492,7 @@ impl Answer {
         } else {
             Bounds { until: limits.whole.map(|whole| started + whole), idle: limits.idle }
         };
-        let relay = Relay::new(held, trailers, rest, bounds, watch);
+        let relay = Relay::new(held, trailers, rest, bounds, (watch, filling));
         response.map(|()| body::streamed(relay))
     }
 }

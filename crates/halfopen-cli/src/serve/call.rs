@@ -8,6 +8,9 @@
 //! The dependency's own answer goes to the caller as it came, the last one if there were several. An answer of our own
 //! is given only where there is none: refused, not reached, too late, or sent and of unknown end.
 
+mod instead;
+
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,11 +24,12 @@ use halfopen_core::retry::{self, CallSoFar, Decision, GiveUp, Repeatable};
 use halfopen_core::time::Timestamp;
 use halfopen_core::verdict::{About, Class, Verdict};
 use http::header::HeaderName;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, Version};
 use hyper::body::Incoming;
 
 use super::attempt::{Attempt, Ended, Failed, Limits, Sendable};
 use super::body::Body;
+use super::credentials::{Credential, Missing};
 use super::dependency::Dependency;
 use super::door::{self, Admitted};
 use super::gateway::Gateway;
@@ -33,8 +37,11 @@ use super::headers;
 use super::partition::{Asked, Judges};
 use super::probe;
 use super::problem::{ATTEMPTS, CIRCUIT, Kind, OUTCOME, Problem, RetryAt};
+use super::refuse::cache::{Cache, Key, Of};
+use super::refuse::queue::NotKept;
 use super::upload::Upload;
 use super::upstream::{Choose, Pool};
+use instead::Undone;
 
 /// How long an attempt may take where the policy says nothing.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -57,10 +64,50 @@ pub(super) async fn carry(
     path: &str,
     request: Request<Incoming>,
 ) -> Response<Body> {
-    match Call::begin(gateway, dependency, path, request).await {
+    let (parts, body) = request.into_parts();
+    let (method, headers, version) = (parts.method, parts.headers, parts.version);
+    let upload = Upload::new(body, dependency.kept_bytes_max(&method), dependency.partitions.body_bytes_wanted());
+    let arrived = Arrived { method, path: path.into(), headers, version, upload };
+    carry_on(gateway, dependency, arrived, Hop::default()).await.response
+}
+
+async fn carry_on(gateway: &Arc<Gateway>, dependency: &Arc<Dependency>, arrived: Arrived<'_>, hop: Hop) -> Carried {
+    match Call::begin(gateway, dependency, arrived, hop).await {
         Ok(call) => call.carry_through().await,
-        Err(problem) => problem.dependency(&dependency.name).answer(dependency.dialect),
+        Err(problem) => {
+            let response = problem.dependency(&dependency.name).answer(dependency.dialect);
+            Carried { response, done: false }
+        }
     }
+}
+
+/// A request as the caller sent it.
+#[derive(Clone, Debug)]
+struct Arrived<'p> {
+    method: Method,
+    /// What stood behind the dependency's name.
+    path: Cow<'p, str>,
+    headers: HeaderMap,
+    version: Version,
+    upload: Upload,
+}
+
+/// The way of a call before it came to this dependency.
+#[derive(Clone, Copy, Debug, Default)]
+struct Hop {
+    /// Dependencies that could not do it.
+    passed: u32,
+    /// When it must be over.
+    until: Option<Instant>,
+    /// Attempts that were made there.
+    attempts: u32,
+}
+
+/// What became of a call.
+struct Carried {
+    response: Response<Body>,
+    /// Whether that is its answer; if not, somebody else may have a better one.
+    done: bool,
 }
 
 /// One call.
@@ -75,6 +122,14 @@ struct Call<'a> {
     attempts: u32,
     /// At which circuits we count among those who wait.
     held_back: Vec<Side>,
+    credential: Option<&'a Credential>,
+    /// The request as it came, where another dependency may get it.
+    arrived: Option<Box<Arrived<'a>>>,
+    /// Where its last good answer is kept, and under which name.
+    cached: Option<(Arc<Cache>, Arc<Key>)>,
+    hop: Hop,
+    /// Whether an attempt was sent and neither answered nor proved unsent.
+    unknown_end: bool,
 }
 
 impl<'a> Call<'a> {
@@ -82,101 +137,145 @@ impl<'a> Call<'a> {
     async fn begin(
         gateway: &'a Arc<Gateway>,
         dependency: &'a Arc<Dependency>,
-        path: &str,
-        request: Request<Incoming>,
+        arrived: Arrived<'a>,
+        hop: Hop,
     ) -> Result<Self, Box<Problem>> {
         let (Some(upstream), Some(pool)) = (&dependency.upstream, &dependency.pool) else {
             let text =
                 format!("Add `upstream` to `{0}` in the policy, or start with --upstream {0}=URL.", dependency.name);
             return Err(Box::new(Problem::new(Kind::NoUpstream, text)));
         };
-        let (mut parts, body) = request.into_parts();
-        let whole = upstream.target(path).map_err(|fault| {
+        let whole = upstream.target(&arrived.path).map_err(|fault| {
             let text = format!("The path holds {fault}. {}", fault.advice());
             Box::new(Problem::new(Kind::PathOutside, text))
         })?;
         let target = whole.path_and_query().cloned().map_or_else(|| Uri::from_static("/"), Uri::from);
-        let policy = &dependency.policy;
         let credential = dependency
             .credentials
-            .chosen(&dependency.name, &parts.headers)
+            .chosen(&dependency.name, &arrived.headers)
             .map_err(|unknown| Box::new(unknown.problem()))?;
-        let kept_bytes_max = if policy.mode == Mode::Observe || policy.retry.max_attempts.get() == 1 {
-            0
-        } else {
-            policy.replay_body_bytes_max
-        };
         let looked_at = dependency.partitions.body_bytes_wanted();
-        let upload = Upload::new(body, kept_bytes_max, looked_at);
-        let beginning = if looked_at > 0 { upload.beginning(looked_at).await } else { Vec::new() };
+        let beginning = if looked_at > 0 { arrived.upload.beginning(looked_at).await } else { Vec::new() };
         let judges = dependency.partitions.judges(&Asked {
-            headers: &parts.headers,
-            path,
+            headers: &arrived.headers,
+            path: &arrived.path,
             body: &beginning,
             credential: credential.map(|credential| credential.name.as_str()),
         });
-        headers::to_dependency(&mut parts.headers, upstream.host_field(), parts.version);
-        if let Some(credential) = credential {
-            let put = credential.put(&mut parts.headers);
-            put.map_err(|missing| Box::new(missing.problem(&dependency.name)))?;
-        }
-        let repeatable = repeatable(dependency, &parts.method, &parts.headers);
+        let credential_name = credential.map(|credential| credential.name.as_str());
+        let cached = dependency.cache.as_ref().filter(|_| dependency.policy.mode == Mode::Enforce).map(|cache| {
+            let key = Key::of(
+                &gateway.door.fingerprints,
+                &Of {
+                    dependency: &dependency.name,
+                    partition: judges.field.to_str().unwrap_or_default(),
+                    credential: credential_name,
+                    method: &arrived.method,
+                    path: &arrived.path,
+                    headers: &arrived.headers,
+                    bodiless: matches!(arrived.upload, Upload::Empty),
+                    harmless: dependency.policy.replay == Replay::Always,
+                },
+            );
+            (Arc::clone(cache), Arc::new(key))
+        });
+        let kept = dependency.falls_back().then(|| Box::new(arrived.clone()));
+        let Arrived { method, path: _, mut headers, version, upload } = arrived;
+        headers::to_dependency(&mut headers, upstream.host_field(), version);
+        let repeatable = repeatable(dependency, &method, &headers);
         Ok(Self {
             gateway,
             dependency,
             pool,
             judges,
-            request: Sendable { method: parts.method, target, headers: parts.headers, upload },
+            request: Sendable { method, target, headers, upload },
             repeatable,
             started: Instant::now(),
             attempts: 0,
             held_back: Vec::new(),
+            credential,
+            arrived: kept,
+            cached,
+            hop,
+            unknown_end: false,
         })
     }
 
-    async fn carry_through(mut self) -> Response<Body> {
+    async fn carry_through(mut self) -> Carried {
         self.dependency.counts.call();
         let mut ask = Ask::Fresh;
         let mut choose = Choose::Any;
         let mut last = None;
         loop {
+            // Before a permit is asked for that could not be used, and again before it is used: a secret may change.
+            if let Err(missing) = self.put_credential() {
+                return self.without_credential(&missing);
+            }
             let admitted = match self.admitted(ask).await {
                 Ok(admitted) => admitted,
-                Err(refused) => return self.refused(refused, last),
+                // Where an attempt has been made, its own answer says more.
+                Err(refused) => {
+                    let undone = last.map_or(Undone::Refused(refused), |failed| Undone::GaveUp(failed, None));
+                    return self.instead(undone).await;
+                }
             };
             let Some(admitted) = self.tried_cheaply(admitted).await else {
                 ask = Ask::Waited(None);
                 continue;
             };
+            if let Err(missing) = self.put_credential() {
+                return self.without_credential(&missing);
+            }
             let failed = match self.attempt(admitted, choose).await {
-                Ended::Well(response) => return self.passed_on(response, Class::Success),
+                Ended::Well(response) => {
+                    self.note_success();
+                    return Carried { response: self.passed_on(response, Class::Success), done: true };
+                }
                 Ended::Failed(failed) => failed,
                 Ended::CallerBrokeOff => {
                     let problem = match self.request.upload.ambiguity() {
-                        Some(ambiguity) => {
-                            ambiguity.problem().dependency(&self.dependency.name).attempts(self.attempts)
-                        }
+                        Some(ambiguity) => ambiguity.problem().dependency(&self.dependency.name).attempts(self.tried()),
                         None => self.problem(Kind::BadRequest, "The request's body broke off."),
                     };
-                    return problem.answer(self.dependency.dialect);
+                    return self.done(&problem);
                 }
                 Ended::CallerTooSlow => {
                     let text = "The request's body did not come to its end within `timeout_ms`.";
-                    return self.problem(Kind::CallerTooSlow, text).answer(self.dependency.dialect);
+                    return self.done(&self.problem(Kind::CallerTooSlow, text));
                 }
             };
+            self.note_end(&failed);
             if self.observes() {
-                return self.gave_up(failed, None);
+                return self.instead(Undone::GaveUp(failed, None)).await;
             }
             let raced = failed.raced;
             let at = match self.decide(&failed) {
                 Ok(at) => at,
-                Err(why) => return self.gave_up(failed, Some(why)),
+                Err(why) => return self.instead(Undone::GaveUp(failed, Some(why))).await,
             };
             ask = if raced { Ask::Fresh } else { self.before_the_next(&failed.verdict, at).await };
             choose = if raced { Choose::New } else { Choose::Any };
             last = Some(failed);
         }
+    }
+
+    /// Puts the secret into the request, as it is now.
+    fn put_credential(&mut self) -> Result<(), Missing> {
+        self.credential.map_or(Ok(()), |credential| credential.put(&mut self.request.headers))
+    }
+
+    fn without_credential(&self, missing: &Missing) -> Carried {
+        let problem = missing.problem(&self.dependency.name).attempts(self.tried());
+        Carried { response: problem.answer(self.dependency.dialect), done: false }
+    }
+
+    fn done(&self, problem: &Problem) -> Carried {
+        Carried { response: problem.answer(self.dependency.dialect), done: true }
+    }
+
+    /// Returns how many attempts were made, at other dependencies too.
+    fn tried(&self) -> u32 {
+        self.hop.attempts.saturating_add(self.attempts)
     }
 
     fn observes(&self) -> bool {
@@ -285,6 +384,7 @@ impl<'a> Call<'a> {
             dependency: self.dependency,
             pool: self.pool,
             request: &self.request,
+            cached: self.cached.as_ref(),
             limits: self.limits(),
             // A probe asks whether the dependency can be reached, not whether an old connection still stands.
             choose: if admitted.is_probe() { Choose::New } else { choose },
@@ -307,7 +407,9 @@ impl<'a> Call<'a> {
 
     /// Returns how much of the call's time is left.
     fn left(&self) -> Option<Duration> {
-        self.dependency.policy.retry.deadline.map(|deadline| deadline.saturating_sub(self.started.elapsed()))
+        let own = self.dependency.policy.retry.deadline.map(|deadline| deadline.saturating_sub(self.started.elapsed()));
+        let of_the_call = self.hop.until.map(|until| until.saturating_duration_since(Instant::now()));
+        own.into_iter().chain(of_the_call).min()
     }
 
     /// Decides whether there is another attempt, and when.
@@ -367,14 +469,10 @@ impl<'a> Call<'a> {
         ask
     }
 
-    /// Returns the answer to a call that was refused. Where an attempt has been made, its own answer says more.
-    fn refused(&self, refused: Refused, last: Option<Box<Failed>>) -> Response<Body> {
+    /// Returns the answer to a call that was refused.
+    fn refused(&self, refused: Refused, not_kept: Option<NotKept>) -> Response<Body> {
         let Refused { side, refusal } = refused;
-        let counts = &self.dependency.counts;
-        if let Some(failed) = last {
-            return self.gave_up(failed, None);
-        }
-        counts.degraded.add();
+        self.dependency.counts.degraded.add();
         let route = &self.judges.route;
         let circuit = match side {
             Side::Account => route.account.as_ref().unwrap_or(&route.place),
@@ -392,7 +490,12 @@ impl<'a> Call<'a> {
             let at = jiff::Timestamp::from_millisecond(read.wall_ms).ok()?.checked_add(after).ok()?;
             Some(RetryAt { after, at })
         });
-        self.problem(Kind::CircuitOpen, "It was not sent.")
+        let text = match not_kept {
+            None => "It was not sent.".to_owned(),
+            Some(why) => format!("It was not sent. {}", why.sentence()),
+        };
+        self.problem(Kind::CircuitOpen, text)
+            .user_message(self.dependency.policy.on_open.user_message.as_deref())
             .circuit(&circuit.to_string(), state)
             .reason(refusal.reason.as_str())
             .retry_at(retry_at)
@@ -432,14 +535,14 @@ impl<'a> Call<'a> {
     }
 
     fn problem(&self, kind: Kind, detail: impl Into<String>) -> Problem {
-        Problem::new(kind, detail).dependency(&self.dependency.name).attempts(self.attempts)
+        Problem::new(kind, detail).dependency(&self.dependency.name).attempts(self.tried())
     }
 
     /// Adds to an answer what became of the call.
     fn passed_on(&self, mut response: Response<Body>, class: Class) -> Response<Body> {
         let fields = response.headers_mut();
         fields.insert(OUTCOME, HeaderValue::from_static(class.as_str()));
-        fields.insert(ATTEMPTS, HeaderValue::from(self.attempts));
+        fields.insert(ATTEMPTS, HeaderValue::from(self.tried()));
         fields.insert(CIRCUIT, self.judges.field.clone());
         response
     }

@@ -49,7 +49,6 @@ struct PerCall {
 
 /// What the gateway did for one dependency.
 #[derive(Debug, Default)]
-#[expect(dead_code, reason = "the operators' side reports them")]
 pub(super) struct Counts {
     per_call: PerCall,
     /// Attempts that failed, by class, in the order of [`Class::ALL`]; the successes are counted elsewhere.

@@ -23,7 +23,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use super::problem::{Kind, Problem};
 
 /// The field by which a caller chooses among the configured credentials.
-const CHOOSES: &str = "halfopen-credential";
+pub(super) const CHOOSES: &str = "halfopen-credential";
 
 /// The longest secret, in bytes. Servers refuse heads long before that.
 const SECRET_BYTES_MAX: u64 = 16 << 10;
@@ -199,7 +199,6 @@ impl Credential {
     }
 
     /// Returns the field the secret is sent in.
-    #[expect(dead_code, reason = "what is kept of a call needs it")]
     pub(super) fn header(&self) -> &HeaderName {
         &self.header
     }

@@ -6,7 +6,8 @@ use std::time::Instant;
 use halfopen::config;
 use halfopen_core::classify::raw::RawRule;
 use halfopen_core::classify::{Classifier, profile_for_host};
-use halfopen_core::policy::Policy;
+use halfopen_core::policy::{Mode, OnOpenAction, Policy, Replay};
+use http::Method;
 use http::header::HeaderName;
 
 use super::budget::Budget;
@@ -15,6 +16,7 @@ use super::credentials::Credentials;
 use super::gateway::{Door, StartError};
 use super::partition::Partitions;
 use super::problem::Dialect;
+use super::refuse::cache::Cache;
 use super::target::Upstream;
 use super::upstream::{Origin, Pool};
 
@@ -51,6 +53,8 @@ pub(super) struct Dependency {
     pub(super) counts: Arc<Counts>,
     /// The retries it may have.
     pub(super) budget: Budget,
+    /// Its last good answers, where the policy keeps them.
+    pub(super) cache: Option<Arc<Cache>>,
     /// Its own classification rules, as written.
     classify: Vec<RawRule>,
 }
@@ -92,6 +96,12 @@ impl Dependency {
         let policy = Arc::new(policy);
         let partitions = Partitions::make(&door.handle, &door.fingerprints, &policy).map_err(StartError::Name)?;
         let credentials = Credentials::make(&wiring.credentials);
+        // What was kept stays good as long as it would have come from the same place.
+        let same_place = before.filter(|before| before.wiring.upstream == wiring.upstream);
+        let kept = same_place.and_then(|before| before.cache.clone());
+        let cache = wiring
+            .cache
+            .map(|bounds| kept.filter(|kept| kept.bounds() == bounds).unwrap_or_else(|| Arc::new(Cache::new(bounds))));
         let origin = upstream.as_ref().and_then(|upstream| Origin::of(&upstream.target("").ok()?));
         let counts = door.counts.of(name);
         Ok(Arc::new(Self {
@@ -107,8 +117,24 @@ impl Dependency {
             pool: origin.map(|origin| Arc::new(Pool::new(origin))),
             budget: Budget::new(counts.calls(), Instant::now()),
             counts,
+            cache,
             classify,
         }))
+    }
+
+    /// Returns how much of a request is kept, in bytes: for another attempt, for another dependency, or to know whether it
+    /// is the same as an earlier one.
+    pub(super) fn kept_bytes_max(&self, method: &Method) -> u64 {
+        let policy = &self.policy;
+        let compared = self.cache.is_some() && *method == Method::POST && policy.replay == Replay::Always;
+        let again = policy.retry.max_attempts.get() > 1 || self.falls_back() || compared;
+        if policy.mode == Mode::Enforce && again { policy.replay_body_bytes_max } else { 0 }
+    }
+
+    /// Returns whether another dependency may be asked in its place.
+    pub(super) fn falls_back(&self) -> bool {
+        let named = self.wiring.fallback.is_some() && self.policy.mode == Mode::Enforce;
+        named && self.policy.on_open.actions.contains(&OnOpenAction::Fallback)
     }
 
     /// Returns what of it will not work, although its rules can be used.
@@ -122,6 +148,11 @@ impl Dependency {
             if let Err(missing) = credential.secret() {
                 doubts.push(format!("{name}: {missing}, so calls with it are answered with 503"));
             }
+        }
+        let kept = [OnOpenAction::Queue, OnOpenAction::ManualReview];
+        for action in self.policy.on_open.actions.iter().filter(|action| kept.contains(action)) {
+            let action = action.as_str();
+            doubts.push(format!("{name}: `{action}` is not in this version, so refused calls are answered with 503"));
         }
         doubts
     }

@@ -28,7 +28,6 @@ mod panics;
 mod partition;
 mod probe;
 mod problem;
-#[expect(dead_code, reason = "the live path uses it")]
 mod refuse;
 mod relay;
 mod reload;

@@ -364,6 +364,7 @@ pub(super) struct Problem {
     retry_at: Option<RetryAt>,
     attempts: u32,
     class: Option<&'static str>,
+    user_message: Option<String>,
 }
 
 impl Problem {
@@ -381,6 +382,7 @@ impl Problem {
             retry_at: None,
             attempts: 0,
             class: None,
+            user_message: None,
         }
     }
 
@@ -418,6 +420,12 @@ impl Problem {
     /// Names the class of the last attempt.
     pub(super) fn class(mut self, class: &'static str) -> Self {
         self.class = Some(class);
+        self
+    }
+
+    /// Passes on what the policy wants people to be told.
+    pub(super) fn user_message(mut self, message: Option<&str>) -> Self {
+        self.user_message = message.map(str::to_owned);
         self
     }
 
@@ -489,6 +497,7 @@ impl Problem {
         put("state", self.state);
         put("reason", self.reason.as_deref());
         put("class", self.class);
+        put("user_message", self.user_message.as_deref());
         put("retry_at", self.retry_at.map(|retry_at| format!("{:.3}", retry_at.at)).as_deref());
         members.insert("attempts".to_owned(), self.attempts.into());
         members.insert("may_have_run".to_owned(), kind.may_have_run().into());

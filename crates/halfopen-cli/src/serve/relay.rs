@@ -31,6 +31,7 @@ use super::dependency::Dependency;
 use super::door::Admitted;
 use super::headers;
 use super::judge::{Copy, FirstEvent, Judged, Kind};
+use super::refuse::cache::Filling;
 use super::upstream::Exchange;
 
 /// An answer on its way.
@@ -46,6 +47,8 @@ pub(super) struct Relay {
     timer: Option<Pin<Box<Sleep>>>,
     /// Until it is judged.
     watch: Option<Box<Watch>>,
+    /// Until it is known whether it is kept.
+    filling: Option<Filling>,
 }
 
 /// What is still to come.
@@ -97,21 +100,25 @@ impl Relay {
         trailers: Option<HeaderMap>,
         rest: Rest,
         bounds: Bounds,
-        watch: Option<Box<Watch>>,
+        (watch, filling): (Option<Box<Watch>>, Option<Filling>),
     ) -> Self {
-        Self { held, trailers, rest, bounds, waits_since: None, timer: None, watch }
+        Self { held, trailers, rest, bounds, waits_since: None, timer: None, watch, filling }
     }
 
     fn end(&mut self) {
         self.rest = Rest::Nothing;
+        let filling = self.filling.take();
         let Some(watch) = self.watch.take() else { return };
-        match &watch.copy {
-            Some(copy) => {
-                let verdict = watch.judged(copy);
-                watch.admitted.settle_soon(&verdict);
+        if let Some(copy) = &watch.copy {
+            let verdict = watch.judged(copy);
+            watch.admitted.settle_soon(&verdict);
+            if verdict.class != Class::Success {
+                return;
             }
-            None => watch.admitted.succeed(),
+        } else {
+            watch.admitted.succeed();
         }
+        filling.into_iter().for_each(Filling::keep);
     }
 
     fn fail(
@@ -185,10 +192,16 @@ impl Body for Relay {
                         if let Some(watch) = &mut self.watch {
                             watch.hear(&piece);
                         }
+                        if let Some(filling) = &mut self.filling
+                            && !filling.push(&piece)
+                        {
+                            self.filling = None;
+                        }
                         Frame::data(piece)
                     }
                     Err(frame) => match frame.into_trailers() {
                         Ok(mut fields) => {
+                            self.filling = None;
                             headers::trailers(&mut fields);
                             Frame::trailers(fields)
                         }

@@ -183,6 +183,31 @@ impl Upload {
         self.arriving().is_none_or(|body| body.whole || body.frames == 0)
     }
 
+    /// Returns all of it, if it has come to its end and was kept.
+    pub(super) fn whole(&self) -> Option<Vec<Bytes>> {
+        let Some(body) = self.arriving() else { return Some(Vec::new()) };
+        // Nobody asks for the end of a body of known length once its last byte has come.
+        let ended = match body.end {
+            End::Came(None) => true,
+            End::Open => body.length == Some(body.kept_bytes),
+            End::Came(Some(_)) | End::BrokenOff(_) => false,
+        };
+        (body.whole && ended).then(|| body.kept.clone())
+    }
+
+    /// Waits for all of it; `None` if it is longer than is kept, breaks off, or takes longer than `within`.
+    pub(super) async fn all(&self, within: Duration) -> Option<Vec<Bytes>> {
+        let Self::Arriving(body) = self else { return Some(Vec::new()) };
+        let arrived = async {
+            let mut pieces = 0;
+            while lock(body).whole && poll_fn(|cx| lock(body).poll_piece(pieces, cx)).await.ok()?.is_some() {
+                pieces += 1;
+            }
+            self.whole()
+        };
+        tokio::time::timeout(within, arrived).await.ok()?
+    }
+
     /// Returns whether anything of it was asked for.
     pub(super) fn is_begun(&self) -> bool {
         self.arriving().is_some_and(|body| body.frames > 0)

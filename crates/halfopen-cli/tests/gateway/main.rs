@@ -20,6 +20,8 @@ mod live;
 mod probes;
 mod retries;
 mod path;
+mod refuse;
+mod reload;
 mod secrets;
 mod streams;
 #[expect(clippy::unwrap_used, reason = "a dependency that cannot be built is a failed test")]

@@ -173,6 +173,11 @@ impl Gateway {
         until(&format!("{circuit} is {state}"), || self.state(circuit) == state);
     }
 
+    /// Returns where a file of its home is.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.home.path().join(name)
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
         kill_process(pid, signal).unwrap();

@@ -31,7 +31,7 @@ use halfopen::fingerprint::Fingerprint;
 use halfopen_core::time::Timestamp;
 use http::{HeaderMap, StatusCode};
 
-pub(in crate::serve) use key::Key;
+pub(in crate::serve) use key::{Key, Of};
 
 /// What an answer costs beside its bytes: its place in the maps, and what the fields hold beside their text.
 const OVERHEAD_BYTES: u64 = 512;
@@ -108,6 +108,7 @@ impl Cache {
     }
 
     /// Returns how many bytes are kept.
+    #[cfg(test)]
     pub(in crate::serve) fn bytes(&self) -> u64 {
         self.kept().bytes
     }

@@ -1,4 +1,3 @@
-use super::key::Of;
 use super::*;
 use halfopen::fingerprint::Fingerprints;
 use http::Method;
