@@ -4,6 +4,8 @@ pub mod args;
 pub mod exit;
 pub mod ui;
 pub mod duration;
+mod shown;
+mod token;
 pub mod run;
 pub mod serve;
 pub mod ops;

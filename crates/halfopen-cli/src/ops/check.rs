@@ -110,7 +110,7 @@ fn as_json(finding: &Finding) -> Value {
 /// A file alone cannot know how often it is called; the activation lines do. Without them nothing is said.
 fn rare_calls(shared: &Shared, config: &Config) -> Vec<String> {
     let Ok(place) = Place::find_with(shared, config.clone()) else { return Vec::new() };
-    let now = super::when::wall_ms();
+    let now = crate::shown::when::wall_ms();
     let Ok(report) = activation::read(&place.store, now.saturating_sub(OBSERVED_MS), now) else { return Vec::new() };
     let mut warnings = Vec::new();
     for name in config.dependencies.keys() {

@@ -7,13 +7,13 @@ use clap::builder::BoolishValueParser;
 use halfopen::store::EventFilter;
 use halfopen_core::snapshot::EventRecord;
 use halfopen_core::time::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::place::{self, Place};
-use super::when::When;
 use super::{Done, OK, out};
 use crate::args::Shared;
 use crate::duration::parse_positive;
+use crate::shown::{When, circuit_of, event_json};
 use crate::ui;
 
 /// Arguments of `halfopen events`.
@@ -48,7 +48,7 @@ pub(super) fn run(shared: &Shared, args: &EventsArgs) -> Done {
     };
     let events = handle.events(&filter).map_err(place::store_failure)?;
     if args.json {
-        out::json(&events.iter().map(|event| as_json(event, &when)).collect::<Vec<_>>())?;
+        out::json(&events.iter().map(|event| event_json(event, &when)).collect::<Vec<_>>())?;
         return OK;
     }
     if events.is_empty() {
@@ -58,24 +58,6 @@ pub(super) fn run(shared: &Shared, args: &EventsArgs) -> Done {
     let rows: Vec<Vec<String>> = events.iter().map(|event| row(event, &when)).collect();
     out::text(&out::table(&["when", "circuit", "event", "change", "reason"], &rows))?;
     OK
-}
-
-/// Returns an event as JSON: the six fields that every transition has, null where nothing is known, and the rest.
-pub(super) fn as_json(event: &EventRecord, when: &When) -> Value {
-    json!({
-        "at": when.rfc3339(Timestamp::from_millis(event.at_ms)),
-        "event": event.event,
-        "circuit": circuit(event),
-        "dependency": event.dependency,
-        "partition": event.partition,
-        "from_state": event.from_state,
-        "to_state": event.to_state,
-        "generation": event.generation,
-        "reason": event.reason,
-        "queued_count": event.queued_count,
-        "probe_result": event.probe_result,
-        "details": event.details,
-    })
 }
 
 fn row(event: &EventRecord, when: &When) -> Vec<String> {
@@ -89,16 +71,9 @@ fn row(event: &EventRecord, when: &When) -> Vec<String> {
     why.extend(event.details.get("who").and_then(Value::as_str).map(|who| format!("by {who}")));
     vec![
         when.local(Timestamp::from_millis(event.at_ms)),
-        circuit(event),
+        circuit_of(event),
         event.event.clone(),
         change,
         if why.is_empty() { "-".to_owned() } else { why.join(", ") },
     ]
-}
-
-fn circuit(event: &EventRecord) -> String {
-    match &event.partition {
-        Some(partition) => format!("{}@{partition}", event.dependency),
-        None => event.dependency.clone(),
-    }
 }

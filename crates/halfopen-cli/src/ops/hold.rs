@@ -11,6 +11,7 @@ use super::place::{self, Place};
 use super::{Done, Failure, OK, steer};
 use crate::args::Shared;
 use crate::duration::parse_positive;
+use crate::shown::named;
 use crate::{exit, ui};
 
 /// Arguments of `halfopen hold`.
@@ -70,7 +71,7 @@ pub(super) fn run(shared: &Shared, args: &HoldArgs) -> Done {
 fn ids(place: &Place, handle: &Handle, word: &str) -> Result<Vec<CircuitId>, Failure> {
     let id: CircuitId = word.parse().map_err(|error| Failure::new(exit::USAGE, error))?;
     let all = place.circuits(handle)?;
-    let found: Vec<CircuitId> = place::matching(&all, &id).map(|view| view.id.clone()).collect();
+    let found: Vec<CircuitId> = named(&all, &id).map(|view| view.id.clone()).collect();
     if !found.is_empty() {
         return Ok(found);
     }

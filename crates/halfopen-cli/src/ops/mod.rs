@@ -5,7 +5,6 @@
 
 mod out;
 mod place;
-mod when;
 mod steer;
 pub mod status;
 pub mod why;
@@ -19,6 +18,7 @@ pub mod events;
 pub mod report;
 pub mod classify;
 pub mod completions;
+pub mod token;
 
 use clap::Subcommand;
 
@@ -50,6 +50,8 @@ pub enum OpsCommand {
     Report(report::ReportArgs),
     /// Say what an outcome means, by which rule, and what follows
     Classify(Box<classify::ClassifyArgs>),
+    /// Make a token for an operator or a caller of a gateway
+    Token(token::TokenArgs),
     /// Print completions for a shell
     Completions(completions::CompletionsArgs),
 }
@@ -90,6 +92,7 @@ pub fn run(shared: &Shared, command: &OpsCommand) -> u8 {
         OpsCommand::Events(args) => events::run(shared, args),
         OpsCommand::Report(args) => report::run(shared, args),
         OpsCommand::Classify(args) => Ok(classify::run(shared, args)),
+        OpsCommand::Token(args) => token::run(args),
         OpsCommand::Completions(args) => completions::run(args),
     };
     match done {

@@ -8,12 +8,9 @@ use halfopen_core::circuit_id::CircuitId;
 use halfopen_core::policy::{Policy, Surface};
 
 use super::Failure;
-use super::when::When;
 use crate::args::Shared;
+use crate::shown::{SHADOW, When, named};
 use crate::{exit, ui};
-
-/// What stands behind a dependency's name in the circuits that only watch.
-const SHADOW: &str = "~observe";
 
 /// The policy and the store that a command works on.
 pub(super) struct Place {
@@ -83,7 +80,7 @@ impl Place {
     pub(super) fn named(&self, handle: &Handle, word: &str) -> Result<Vec<CircuitView>, Failure> {
         let id: CircuitId = word.parse().map_err(|error| Failure::new(exit::USAGE, error))?;
         let all = self.circuits(handle)?;
-        let found: Vec<CircuitView> = matching(&all, &id).cloned().collect();
+        let found: Vec<CircuitView> = named(&all, &id).cloned().collect();
         if found.is_empty() { Err(self.unknown(word, &all)) } else { Ok(found) }
     }
 
@@ -96,12 +93,6 @@ impl Place {
         }
         failure.hint(format!("known are {}", known(all)))
     }
-}
-
-/// Returns the circuits that a name means: that one, or without a partition all of the dependency.
-pub(super) fn matching<'a>(all: &'a [CircuitView], id: &'a CircuitId) -> impl Iterator<Item = &'a CircuitView> {
-    all.iter()
-        .filter(move |view| view.id == *id || (id.partition().is_none() && view.id.dependency() == id.dependency()))
 }
 
 /// Lists the names of circuits, as far as they fit into a message.

@@ -10,9 +10,10 @@ use halfopen_core::policy::Surface;
 use serde_json::{Map, Value, json};
 
 use super::place::Place;
-use super::{Done, Failure, OK, out, when};
+use super::{Done, Failure, OK, out};
 use crate::args::Shared;
 use crate::duration::{self, parse_positive};
+use crate::shown::when;
 use crate::{exit, ui};
 
 /// So many unclassified failures may be chance.

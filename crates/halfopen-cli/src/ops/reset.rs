@@ -3,9 +3,9 @@
 use clap::Args;
 
 use super::place::{self, Place};
-use super::status::state_word;
 use super::{Done, OK, steer};
 use crate::args::Shared;
+use crate::shown::state_word;
 use crate::ui;
 
 /// Arguments of `halfopen reset`.

@@ -7,12 +7,11 @@ use halfopen::handle::CircuitView;
 use halfopen_core::event::State;
 use halfopen_core::policy::Policy;
 use halfopen_core::redact;
-use serde::Serialize;
 
 use super::place::{self, Place};
-use super::when::When;
 use super::{Done, OK, out};
 use crate::args::Shared;
+use crate::shown::{Line, When, state_word};
 use crate::{duration, ui};
 
 /// Arguments of `halfopen status`.
@@ -23,28 +22,13 @@ pub struct StatusArgs {
     pub json: bool,
 }
 
-/// One circuit as JSON. Scripts rely on these keys.
-#[derive(Debug, Serialize)]
-struct Line {
-    circuit: String,
-    dependency: String,
-    partition: Option<String>,
-    state: &'static str,
-    generation: u64,
-    open_until: Option<String>,
-    throttled_until: Option<String>,
-    failures_in_window: u32,
-    probes_in_flight: u32,
-    hold: Option<&'static str>,
-}
-
 pub(super) fn run(shared: &Shared, args: &StatusArgs) -> Done {
     let place = Place::find(shared)?;
     let handle = place.open()?;
     let circuits = place.circuits(&handle)?;
     let when = place::when(&handle);
     if args.json {
-        let lines: Vec<Line> = circuits.iter().map(|view| line(view, &when)).collect();
+        let lines: Vec<Line> = circuits.iter().map(|view| Line::of(view, &when)).collect();
         out::json(&lines)?;
         return OK;
     }
@@ -62,23 +46,6 @@ pub(super) fn run(shared: &Shared, args: &StatusArgs) -> Done {
         ui::warn(&held);
     }
     OK
-}
-
-fn line(view: &CircuitView, when: &When) -> Line {
-    let status = &view.status;
-    let deadline = |at: Option<halfopen_core::time::Timestamp>| at.map(|at| when.rfc3339(at));
-    Line {
-        circuit: view.id.to_string(),
-        dependency: view.id.dependency().to_owned(),
-        partition: view.id.partition().map(|(key, value)| format!("{key}={value}")),
-        state: status.state.as_str(),
-        generation: status.generation,
-        open_until: deadline(status.open_until),
-        throttled_until: deadline(status.throttled_until),
-        failures_in_window: status.failures_in_window,
-        probes_in_flight: status.probes_in_flight,
-        hold: status.hold.as_ref().map(|hold| hold.state.as_str()),
-    }
 }
 
 fn table(circuits: &[CircuitView], when: &When, policy_of: &dyn Fn(&str) -> Policy) -> String {
@@ -109,15 +76,6 @@ fn held(circuits: &[CircuitView]) -> Option<String> {
         n => format!(" (and {n} more)"),
     };
     Some(format!("{first}{others} is held by an operator, whatever its state: halfopen release {first}"))
-}
-
-/// Returns a state as a person reads it.
-pub(super) const fn state_word(state: State) -> &'static str {
-    match state {
-        State::Closed => "closed",
-        State::Open => "open",
-        State::HalfOpen => "half-open",
-    }
 }
 
 /// Says what keeps calls from passing freely, and for how long.
@@ -175,7 +133,7 @@ pub(super) mod tests {
     use halfopen_core::policy::Surface;
 
     use super::*;
-    use crate::ops::when::tests::tokyo;
+    use crate::shown::when::tests::tokyo;
 
     /// A circuit about which nothing is known.
     pub(in crate::ops) fn closed() -> Status {
@@ -223,7 +181,7 @@ pub(super) mod tests {
 
     #[test]
     fn the_json_has_the_keys_that_scripts_rely_on() {
-        let lines: Vec<Line> = circuits().iter().map(|view| line(view, &tokyo())).collect();
+        let lines: Vec<Line> = circuits().iter().map(|view| Line::of(view, &tokyo())).collect();
         insta::assert_json_snapshot!(lines);
     }
 }

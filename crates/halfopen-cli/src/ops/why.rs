@@ -4,24 +4,16 @@ use std::fmt::Write as _;
 
 use clap::Args;
 use clap::builder::BoolishValueParser;
-use halfopen::handle::CircuitView;
-use halfopen::store::EventFilter;
 use halfopen_core::circuit::{LastFailure, Status};
 use halfopen_core::event::State;
-use halfopen_core::policy::{Mode, Policy};
-use halfopen_core::snapshot::EventRecord;
+use halfopen_core::policy::Policy;
 use halfopen_core::time::Timestamp;
-use serde_json::{Value, json};
 
 use super::place::{self, Place};
-use super::status::state_word;
-use super::when::When;
 use super::{Done, OK, out};
 use crate::args::Shared;
+use crate::shown::{Told, When, fate, next_step, state_word};
 use crate::{duration, ui};
-
-/// How many of its last transitions are shown.
-const EVENTS_SHOWN: usize = 5;
 
 /// Arguments of `halfopen why`.
 #[derive(Debug, Args)]
@@ -41,37 +33,30 @@ pub(super) fn run(shared: &Shared, args: &WhyArgs) -> Done {
     let when = place::when(&handle);
     let mut told = Vec::new();
     for view in circuits {
-        let filter = EventFilter {
-            dependency: Some(view.id.dependency().to_owned()),
-            transitions_only: true,
-            ..EventFilter::default()
-        };
-        let partition = view.id.partition().map(|(key, value)| format!("{key}={value}"));
-        let mut events = handle.events(&filter).map_err(place::store_failure)?;
-        events.retain(|event| event.partition == partition);
-        let events = events.split_off(events.len().saturating_sub(EVENTS_SHOWN));
-        told.push((view, events));
+        let policy = place.policy(view.id.dependency());
+        told.push(Told::look_up(&handle, view, policy).map_err(place::store_failure)?);
     }
     if args.json {
-        let list: Vec<Value> = told
-            .iter()
-            .map(|(view, events)| as_json(view, events, &place.policy(view.id.dependency()), &when))
-            .collect();
-        out::json(&list)?;
+        out::json(&told.iter().map(|told| told.document(&when)).collect::<Vec<_>>())?;
         return OK;
     }
-    let texts: Vec<String> =
-        told.iter().map(|(view, events)| as_text(view, events, &place.policy(view.id.dependency()), &when)).collect();
+    tell(&told, &when)
+}
+
+/// Explains circuits to a person.
+fn tell(told: &[Told], when: &When) -> Done {
+    let texts: Vec<String> = told.iter().map(|told| as_text(told, when)).collect();
     out::text(&texts.join("\n"))?;
-    for (view, _) in &told {
-        if let Some(step) = next_step(view, &place.policy(view.id.dependency()), &when) {
+    for Told { view, policy, .. } in told {
+        if let Some(step) = next_step(view, policy, when) {
             ui::raw(&format!("\nhint: {step}\n"));
         }
     }
     OK
 }
 
-fn as_text(view: &CircuitView, events: &[EventRecord], policy: &Policy, when: &When) -> String {
+fn as_text(told: &Told, when: &When) -> String {
+    let Told { view, policy, events } = told;
     let status = &view.status;
     let mut text = String::new();
     let mut line = |name: &str, value: &str| {
@@ -161,23 +146,6 @@ fn because(reason: &str, status: &Status, policy: &Policy) -> String {
     }
 }
 
-/// Says what happens to a call that comes now.
-fn fate(status: &Status, policy: &Policy, when: &When) -> String {
-    let throttled = status.throttled_until.is_some_and(|at| at > when.now);
-    let fate = match (&status.hold, status.state) {
-        (Some(hold), _) if hold.state == State::Closed => "pass, because the circuit is held closed",
-        (Some(_), _) => "are refused, because the circuit is held open",
-        (None, State::Open) => "are refused",
-        (None, State::HalfOpen) => "are refused, except for probes",
-        (None, State::Closed) if throttled => "wait",
-        (None, State::Closed) => "pass",
-    };
-    match policy.mode {
-        Mode::Enforce => fate.to_owned(),
-        Mode::Observe => format!("pass, because the policy only observes; else they {fate}"),
-    }
-}
-
 fn evidence(last: &LastFailure) -> String {
     match (last.place.as_str(), last.excerpt.as_str()) {
         ("", "") => "none".to_owned(),
@@ -187,77 +155,6 @@ fn evidence(last: &LastFailure) -> String {
     }
 }
 
-/// Says what a person can do, if anything.
-fn next_step(view: &CircuitView, policy: &Policy, when: &When) -> Option<String> {
-    let (id, status) = (ui::shell_word(&view.id.to_string()), &view.status);
-    if status.hold.is_some() {
-        return Some(format!("halfopen release {id} ends the hold"));
-    }
-    if let Some(key) = status.last_failure.as_ref().and_then(|last| last.narrower.as_ref()) {
-        return Some(format!(
-            "add `split_by: [{key}]` to the policy of {}, so that one {key} does not stop the others",
-            policy.dependency
-        ));
-    }
-    match (status.state, status.reason) {
-        (State::Open, Some("quota_exhausted")) => {
-            Some(format!("top up or raise the limit, then halfopen release {id} --probe-now"))
-        }
-        (State::Open, _) => {
-            let at = status.open_until.map_or_else(String::new, |at| format!(" {}", when.relative(at)));
-            Some(format!("it probes by itself{at}; halfopen release {id} --probe-now probes with the next call"))
-        }
-        (State::HalfOpen, _) => Some("the next calls are probes; nothing is to be done".to_owned()),
-        (State::Closed, _) if status.throttled_until.is_some_and(|at| at > when.now) => {
-            Some(format!("calls go on by themselves; halfopen reset {id} forgets the wait"))
-        }
-        (State::Closed, _) => None,
-    }
-}
-
-fn as_json(view: &CircuitView, events: &[EventRecord], policy: &Policy, when: &When) -> Value {
-    let status = &view.status;
-    let at = |at: Timestamp| when.rfc3339(at);
-    json!({
-        "circuit": view.id.to_string(),
-        "dependency": view.id.dependency(),
-        "partition": view.id.partition().map(|(key, value)| format!("{key}={value}")),
-        "state": status.state.as_str(),
-        "since": Some(status.since).filter(|since| since.as_millis() > 0).map(at),
-        "generation": status.generation,
-        "reason": status.reason,
-        "open_until": status.open_until.map(at),
-        "throttled_until": status.throttled_until.map(at),
-        "next_probe_at": status.open_until.filter(|_| status.state == State::Open).map(at),
-        "failures_in_window": status.failures_in_window,
-        "open_after_failures": policy.circuit.open_after_failures,
-        "probes_in_flight": status.probes_in_flight,
-        "probe_successes": status.probe_successes,
-        "escalation": status.escalation,
-        "ramp_per_sec": status.ramp_per_sec,
-        "waiting": status.waiting,
-        "hold": status.hold.as_ref().map(|hold| json!({
-            "state": hold.state.as_str(),
-            "until": hold.until.map(at),
-            "by": hold.by.who,
-            "reason": hold.by.reason,
-        })),
-        "last_failure": status.last_failure.as_ref().map(|last| json!({
-            "at": at(last.at),
-            "class": last.class.as_str(),
-            "rule": last.rule,
-            "place": last.place,
-            "evidence": last.excerpt,
-            "hint_wait_s": last.hint_wait.map(|wait| wait.as_secs_f64()),
-            "split_by": last.narrower,
-        })),
-        "owner": policy.owner,
-        "runbook": policy.runbook,
-        "next_step": next_step(view, policy, when),
-        "events": events.iter().map(|event| super::events::as_json(event, when)).collect::<Vec<_>>(),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -265,11 +162,12 @@ mod tests {
     use halfopen_core::circuit::Hold;
     use halfopen_core::event::By;
     use halfopen_core::policy::Surface;
+    use halfopen_core::snapshot::EventRecord;
     use halfopen_core::verdict::Class;
 
     use super::*;
     use crate::ops::status::tests::{closed, view};
-    use crate::ops::when::tests::tokyo;
+    use crate::shown::when::tests::tokyo;
 
     fn open() -> Status {
         let when = tokyo();
@@ -309,8 +207,11 @@ mod tests {
             details: serde_json::Map::new(),
         };
         let step = next_step(&view, policy, &tokyo()).unwrap_or_default();
-        let json = as_json(&view, std::slice::from_ref(&event), policy, &tokyo());
-        format!("{}\nhint: {step}\n\n{json:#}", as_text(&view, &[event], policy, &tokyo()))
+        let told = Told { view, policy: policy.clone(), events: vec![event] };
+        let (json, text) = (told.document(&tokyo()), as_text(&told, &tokyo()));
+        let read = Told::read(json.clone(), &tokyo()).unwrap();
+        assert_eq!((read.document(&tokyo()), as_text(&read, &tokyo())), (json.clone(), text.clone()));
+        format!("{text}\nhint: {step}\n\n{json:#}")
     }
 
     #[test]

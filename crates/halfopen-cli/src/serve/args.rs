@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::access::PublicHost;
 use crate::duration;
 
 /// The flags of `halfopen serve`.
@@ -16,6 +17,24 @@ pub struct ServeArgs {
     /// Address to serve on: HOST:PORT with a literal IP address (port 0: any), or unix:PATH
     #[arg(long, env = "HALFOPEN_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:4141")]
     pub listen: Address,
+    /// Address of the operators' paths, if they are not to stand beside the calls
+    #[arg(long, env = "HALFOPEN_ADMIN_LISTEN", value_name = "ADDRESS")]
+    pub admin_listen: Option<Address>,
+    /// Tokens of operators, one a line as halfopen token prints it; needed where other machines reach them
+    #[arg(long, env = "HALFOPEN_ADMIN_TOKEN_FILE", value_name = "FILE")]
+    pub admin_token_file: Option<PathBuf>,
+    /// Tokens of callers, shown in Halfopen-Token; needed where other machines call and a credential is added
+    #[arg(long, env = "HALFOPEN_CALLER_TOKEN_FILE", value_name = "FILE")]
+    pub caller_token_file: Option<PathBuf>,
+    /// A further name under which operators reach this gateway, NAME or NAME:PORT
+    #[arg(long = "public-host", env = "HALFOPEN_PUBLIC_HOST", value_name = "NAME", value_delimiter = ',')]
+    pub public_hosts: Vec<PublicHost>,
+    /// Connections at most; further ones wait to be accepted
+    #[arg(long, env = "HALFOPEN_MAX_CONNECTIONS", value_name = "N", default_value = "4096", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub max_connections: u32,
+    /// How often the figures of each dependency are written down, also when all are 0
+    #[arg(long, env = "HALFOPEN_ACTIVATION_INTERVAL", value_name = "DURATION", default_value = "60s", value_parser = duration::parse_positive)]
+    pub activation_interval: Duration,
     /// Base URL of a dependency, as if it stood in the policy file
     #[arg(long = "upstream", value_name = "NAME=URL")]
     pub upstreams: Vec<NamedUrl>,

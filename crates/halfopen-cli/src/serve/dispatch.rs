@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use halfopen_core::redact;
-use http::{Request, Response, StatusCode, Version};
+use http::{Request, Response, Version};
 use hyper::body::Incoming;
 
-use super::body::{self, Body};
+use super::access::{self, Arrival, Caller, Serves};
+use super::api;
+use super::body::Body;
 use super::call;
 use super::framing::Ambiguity;
 use super::gateway::Gateway;
@@ -15,34 +17,41 @@ use super::panics;
 use super::problem::{Dialect, Kind, Problem};
 
 /// Answers one request.
-pub(super) async fn answer(gateway: &Arc<Gateway>, request: Request<Incoming>) -> Response<Body> {
+pub(super) async fn answer(
+    gateway: &Arc<Gateway>,
+    arrival: &Arrival,
+    mut request: Request<Incoming>,
+) -> Response<Body> {
     if let Some(problem) = misdirected(&request) {
         return problem.answer(Dialect::Problem);
     }
     let path = request.uri().path_and_query().map_or_else(|| "/".to_owned(), |path| path.as_str().to_owned());
     if let Some(rest) = path.strip_prefix("/d/") {
+        if arrival.serves == Serves::Operators {
+            let detail = "Calls are answered at the address given with --listen.";
+            return Problem::new(Kind::NotFound, detail).answer(Dialect::Problem);
+        }
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (name, rest) = rest.split_at(end);
-        return match gateway.live().dependency(name) {
-            Some(dependency) => {
+        let Some(dependency) = gateway.live().dependency(name) else {
+            return Problem::new(Kind::UnknownDependency, format!("The policy names no `{}`.", redact::line(name)))
+                .answer(Dialect::Problem);
+        };
+        return match gateway.access.caller(request.headers_mut(), arrival, &dependency) {
+            Ok(caller) => {
+                if let Some(name) = caller {
+                    request.extensions_mut().insert(Caller(name));
+                }
                 let call = call::carry(gateway, &dependency, rest, request);
                 panics::caught(&dependency.counts, dependency.dialect, call).await
             }
-            None => Problem::new(Kind::UnknownDependency, format!("The policy names no `{}`.", redact::line(name)))
-                .answer(Dialect::Problem),
+            Err(problem) => access::refusal(&problem),
         };
     }
-    match request.uri().path() {
-        "/healthz" => Response::new(body::full("ok\n")),
-        "/readyz" if gateway.shutdown.is_draining() => {
-            let mut response = Response::new(body::full("shutting down\n"));
-            *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-            response
-        }
-        "/readyz" => Response::new(body::full("ready\n")),
-        path if let Some(ambiguity) = Ambiguity::of_path(path) => ambiguity.problem().answer(Dialect::Problem),
-        _ => Problem::new(Kind::NotFound, "Calls go to /d/DEPENDENCY/PATH.").answer(Dialect::Problem),
+    if let Some(ambiguity) = Ambiguity::of_path(request.uri().path()) {
+        return ambiguity.problem().answer(Dialect::Problem);
     }
+    api::answer(gateway, arrival, request).await
 }
 
 /// Returns what is wrong with a request that no path of the gateway can answer.

@@ -11,15 +11,20 @@ use halfopen::handle::{Handle, StoreHealth};
 use halfopen::store::{Location, StoreError};
 use halfopen_core::circuit_id::CircuitIdError;
 use halfopen_core::classify::ProfileError;
-use halfopen_core::policy::Surface;
+use halfopen_core::policy::{Policy, Surface};
 
+use super::access::{self, Access};
+use super::api::LastLook;
 use super::args::{NamedUrl, ServeArgs};
 use super::counts::Register;
 use super::dependency::Dependency;
+use super::feed::Feed;
 use super::reload::{Changes, Reloads, Stamp};
 use super::shutdown::Shutdown;
 use super::target::UpstreamError;
 use crate::args::Shared;
+use crate::shown::SHADOW;
+use crate::token::TokenFileError;
 use crate::{exit, ui};
 
 /// What all calls share.
@@ -29,6 +34,12 @@ pub(super) struct Gateway {
     pub(super) door: Door,
     /// How far it is from its end.
     pub(super) shutdown: Shutdown,
+    /// Who may ask what.
+    pub(super) access: Access,
+    /// The journal as it grows.
+    pub(super) feed: Arc<Feed>,
+    /// How well the store served when it was looked at last.
+    pub(super) last_look: LastLook,
     live: ArcSwap<Live>,
     /// Where the policy was read, to read it again.
     policy_path: Option<PathBuf>,
@@ -99,6 +110,26 @@ pub(super) enum StartError {
         /// Why.
         cause: std::io::Error,
     },
+    /// A file of tokens cannot be used.
+    #[error(transparent)]
+    Tokens(#[from] TokenFileError),
+    /// Other machines would reach the operators' paths, and nothing keeps them out.
+    #[error("operators' paths at {address} are reached by other machines, and no --admin-token-file keeps them out")]
+    NoAdminToken {
+        /// The address.
+        address: String,
+    },
+    /// Other machines would make calls with our credential, and nothing keeps them out.
+    #[error(
+        "calls to `{dependency}` at {address} are sent with its credential by whoever reaches that address, and no \
+         --caller-token-file keeps others out"
+    )]
+    NoCallerToken {
+        /// The address.
+        address: String,
+        /// One dependency to whose calls a credential is added.
+        dependency: String,
+    },
     /// The threads cannot be started.
     #[error("cannot start: {0}")]
     Runtime(std::io::Error),
@@ -109,8 +140,8 @@ impl StartError {
     pub(super) fn exit_code(&self) -> u8 {
         match self {
             Self::Policy(_) | Self::Rules { .. } | Self::Upstream { .. } => exit::POLICY,
-            Self::StoreName(_) | Self::Name(_) => exit::USAGE,
-            Self::Store(_) | Self::Listen { .. } | Self::Runtime(_) => exit::IO,
+            Self::StoreName(_) | Self::Name(_) | Self::NoAdminToken { .. } | Self::NoCallerToken { .. } => exit::USAGE,
+            Self::Store(_) | Self::Listen { .. } | Self::Tokens(_) | Self::Runtime(_) => exit::IO,
         }
     }
 
@@ -120,11 +151,15 @@ impl StartError {
             Self::Policy(ConfigError::Invalid { .. }) => Some("halfopen check says the same, with the places"),
             Self::Rules { .. } => Some("halfopen check names the rule; halfopen classify tries it"),
             Self::Upstream { .. } => Some("write upstream: https://HOST/PATH in the policy, or --upstream NAME=URL"),
+            Self::NoAdminToken { .. } => Some(
+                "halfopen token NAME --file FILE makes one; or keep operators here with --admin-listen 127.0.0.1:4142",
+            ),
+            Self::NoCallerToken { .. } => Some("halfopen token NAME --file FILE makes a token for a caller"),
             Self::StoreName(_) => Some("name a file with --store PATH or HALFOPEN_STORE"),
             Self::Listen { .. } => {
                 Some("choose another with --listen HOST:PORT (port 0: any), or end whoever holds it")
             }
-            Self::Policy(_) | Self::Name(_) | Self::Store(_) | Self::Runtime(_) => None,
+            Self::Policy(_) | Self::Name(_) | Self::Store(_) | Self::Tokens(_) | Self::Runtime(_) => None,
         }
     }
 }
@@ -135,6 +170,9 @@ impl Gateway {
         let policy_path = locate(shared.policy.as_deref(), Here::Taken);
         let stamp = policy_path.as_deref().and_then(Stamp::of);
         let config = read(policy_path.as_deref())?;
+        let adding = config.dependencies.iter().find(|(_, dependency)| !dependency.wiring.credentials.is_empty());
+        access::demands(args, adding.map(|(name, _)| name.as_str()))?;
+        let access = Access::read(args)?;
         let named = shared.store.as_ref().filter(|word| !word.is_empty());
         let store_of_file = named.is_none().then(|| config.store.clone());
         let store = match named.or(config.store.as_ref()).filter(|word| !word.is_empty()) {
@@ -162,6 +200,9 @@ impl Gateway {
         Ok(Arc::new(Self {
             door,
             shutdown: Shutdown::new(),
+            access,
+            feed: Arc::new(Feed::new()),
+            last_look: LastLook::default(),
             live: ArcSwap::from_pointee(live),
             policy_path,
             upstreams: args.upstreams.clone(),
@@ -178,6 +219,16 @@ impl Gateway {
     /// Returns the policy file, if there is one.
     pub(super) fn policy_path(&self) -> Option<&Path> {
         self.policy_path.as_deref()
+    }
+
+    /// Returns the rules of a circuit's dependency. One that is not the gateway's belongs to `halfopen run`.
+    pub(super) fn policy_of(&self, dependency: &str) -> Policy {
+        let name = dependency.strip_suffix(SHADOW).unwrap_or(dependency);
+        let live = self.live();
+        match live.dependency(name) {
+            Some(dependency) => Policy::clone(&dependency.policy),
+            None => live.config.dependency(name, Surface::Run).policy,
+        }
     }
 
     /// Reads the policy again and puts it in force, or leaves everything as it is.

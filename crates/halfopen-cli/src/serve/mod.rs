@@ -8,6 +8,8 @@
 //! Everything here is async; the door is not. Where the snapshot in front of the door ([`halfopen::guard`]) cannot
 //! answer, the door is asked on a thread that may block.
 
+mod access;
+mod api;
 mod args;
 mod attempt;
 mod body;
@@ -19,6 +21,7 @@ mod dependency;
 mod descriptors;
 mod dispatch;
 mod door;
+mod feed;
 mod framing;
 mod gateway;
 mod headers;
@@ -28,25 +31,30 @@ mod panics;
 mod partition;
 mod probe;
 mod problem;
+mod pulse;
 mod refuse;
 mod relay;
 mod reload;
 mod shutdown;
+mod socket;
 mod target;
 mod upload;
 mod upstream;
 
+pub use access::PublicHost;
 pub use args::{Address, NamedUrl, ServeArgs};
 
 use crate::args::Shared;
 use crate::{exit, ui};
 use gateway::{Gateway, StartError};
+use listen::Ended;
 
 /// Serves until it is told to stop; returns the exit code.
 #[must_use]
 pub fn serve(shared: &Shared, args: &ServeArgs) -> u8 {
     match started(shared, args) {
-        Ok(()) => exit::OK,
+        Ok(Ended::Whole) => exit::OK,
+        Ok(Ended::BrokenOff) => exit::FAILED,
         Err(error) => {
             match error.hint() {
                 Some(hint) => ui::say_with_hint(&format!("error: {error}"), hint),
@@ -57,7 +65,7 @@ pub fn serve(shared: &Shared, args: &ServeArgs) -> u8 {
     }
 }
 
-fn started(shared: &Shared, args: &ServeArgs) -> Result<(), StartError> {
+fn started(shared: &Shared, args: &ServeArgs) -> Result<Ended, StartError> {
     let mut runtime = match args.threads.map(std::num::NonZeroUsize::get) {
         Some(1) => tokio::runtime::Builder::new_current_thread(),
         None | Some(_) => tokio::runtime::Builder::new_multi_thread(),

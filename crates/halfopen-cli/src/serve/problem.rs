@@ -54,6 +54,8 @@ pub(super) enum Kind {
     NoCredential,
     /// What had to be kept could not be written.
     NotDurable,
+    /// The gateway cannot serve as it should.
+    NotReady,
     /// The gateway is ending.
     ShuttingDown,
     /// The gateway carries as many calls as it may.
@@ -117,6 +119,7 @@ impl Kind {
             Self::NoUpstream => "no_upstream",
             Self::NoCredential => "no_credential",
             Self::NotDurable => "not_durable",
+            Self::NotReady => "not_ready",
             Self::ShuttingDown => "shutting_down",
             Self::TooManyCalls => "too_many_calls",
             Self::QueueFull => "queue_full",
@@ -169,6 +172,7 @@ impl Kind {
             | Self::NoUpstream
             | Self::NoCredential
             | Self::NotDurable
+            | Self::NotReady
             | Self::ShuttingDown
             | Self::TooManyCalls => StatusCode::SERVICE_UNAVAILABLE,
             Self::Timeout | Self::OutcomeUnknown => StatusCode::GATEWAY_TIMEOUT,
@@ -188,6 +192,7 @@ impl Kind {
             Self::NoUpstream => "The policy names no base URL for this dependency",
             Self::NoCredential => "The credential of this dependency is missing",
             Self::NotDurable => "The call could not be kept safely",
+            Self::NotReady => "The gateway is not ready",
             Self::ShuttingDown => "The gateway is shutting down",
             Self::TooManyCalls => "The gateway carries as many calls as it may",
             Self::QueueFull => "The queue of this dependency is full",
@@ -224,6 +229,7 @@ impl Kind {
             | Self::NoUpstream
             | Self::NoCredential
             | Self::NotDurable
+            | Self::NotReady
             | Self::ShuttingDown
             | Self::TooManyCalls
             | Self::QueueFull
@@ -258,7 +264,9 @@ impl Kind {
             Self::Timeout => "timeout",
             Self::AnswerLost | Self::AnswerInvalid => "server_error",
             Self::OutcomeUnknown => "outcome_unknown",
-            Self::NoUpstream | Self::NoCredential | Self::NotDurable | Self::Internal | Self::Loop => "failed",
+            Self::NoUpstream | Self::NoCredential | Self::NotDurable | Self::NotReady | Self::Internal | Self::Loop => {
+                "failed"
+            }
             Self::UnknownDependency
             | Self::NotFound
             | Self::MethodNotAllowed
@@ -631,6 +639,7 @@ mod tests {
         Kind::NoUpstream,
         Kind::NoCredential,
         Kind::NotDurable,
+        Kind::NotReady,
         Kind::ShuttingDown,
         Kind::TooManyCalls,
         Kind::QueueFull,

@@ -75,13 +75,11 @@ impl Reloads {
         Self { last: Mutex::new(first), ..Self::default() }
     }
 
-    #[expect(dead_code, reason = "the operators' side shows it")]
     /// Returns how many times a policy was put in force after the first.
     pub(super) fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }
 
-    #[expect(dead_code, reason = "the operators' side shows it")]
     /// Returns how many times a file could not be used and the old policy stayed.
     pub(super) fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)

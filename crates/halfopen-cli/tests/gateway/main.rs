@@ -4,6 +4,7 @@
 //! caller ([`client`]) speak raw bytes, so that what no library would send or accept can be sent and seen. Nothing here
 //! waits by sleeping: conditions are polled with a deadline; only the dependency takes its time, as it was told to.
 
+mod access;
 mod bodies;
 mod breaker;
 #[expect(clippy::unwrap_used, reason = "a caller that cannot call is a failed test")]
@@ -13,16 +14,23 @@ mod crossing;
 mod cut_short;
 mod door;
 mod ending;
+#[expect(clippy::unwrap_used, reason = "a stream that cannot be read is a failed test")]
+mod events;
 mod framing;
+mod health;
 mod hostile;
 mod http2;
 mod live;
+mod metrics;
+#[expect(clippy::unwrap_used, reason = "an answer that cannot be read is a failed test")]
+mod operators;
 mod probes;
 mod retries;
 mod path;
 mod refuse;
 mod reload;
 mod secrets;
+mod shutdown;
 mod streams;
 #[expect(clippy::unwrap_used, reason = "a dependency that cannot be built is a failed test")]
 mod stub;

@@ -72,6 +72,32 @@ impl Starting {
         self
     }
 
+    /// Listens elsewhere than at any port of the loopback.
+    pub(crate) fn listen(mut self, address: &str) -> Self {
+        if let Some(word) = self.words.iter_mut().find(|word| *word == "127.0.0.1:0") {
+            *word = address.to_owned();
+        }
+        self
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.home.path().join(name)
+    }
+
+    /// Makes a token in a file of tokens, and returns it.
+    pub(crate) fn token(&self, name: &str, file: &str) -> String {
+        let words = ["token", name, "--file", file].map(str::to_owned);
+        let output = command(self.home.path(), &words).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+    }
+
+    /// Starts a gateway that does not serve; returns its exit code and what it said.
+    pub(crate) fn fails(self) -> (Option<i32>, String) {
+        let output = command(self.home.path(), &self.words).envs(self.variables).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    }
+
     pub(crate) fn variable(mut self, name: &str, value: &str) -> Self {
         self.variables.push((name.to_owned(), value.to_owned()));
         self
@@ -116,13 +142,14 @@ impl Starting {
         let (text, changed) = &*said;
         let text = text.lock().unwrap();
         let (text, _) = changed
-            .wait_timeout_while(text, PATIENCE, |text| !text.contains("serving http://") && !text.contains("(end)"))
+            .wait_timeout_while(text, PATIENCE, |text| !text.contains("/d/NAME for ") && !text.contains("(end)"))
             .unwrap();
-        let address = text
-            .split_once("serving http://")
-            .and_then(|(_, rest)| rest.split_once('/'))
-            .and_then(|(address, _)| address.parse().ok())
-            .unwrap_or_else(|| panic!("no address: {text}"));
+        let address = match text.split_once("serving http://") {
+            Some((_, rest)) => rest.split_once('/').and_then(|(address, _)| address.parse().ok()),
+            // A socket in the file system has none.
+            None => text.contains("serving unix:").then(|| SocketAddr::from(([127, 0, 0, 1], 0))),
+        };
+        let address = address.unwrap_or_else(|| panic!("no address: {text}"));
         drop(text);
         Gateway { address, home: self.home, child, said }
     }
@@ -151,6 +178,44 @@ impl Gateway {
 
     pub(crate) fn post(&self, target: &str, body: &str) -> Answer {
         self.call("POST", target, &[("content-type", "application/json")], body.as_bytes())
+    }
+
+    /// Returns where the operators' own listener is.
+    pub(crate) fn operators(&self) -> SocketAddr {
+        let said = self.said();
+        let address = said.split_once("operators at http://").and_then(|(_, rest)| rest.split_whitespace().next());
+        address.and_then(|address| address.parse().ok()).unwrap_or_else(|| panic!("no operators: {said}"))
+    }
+
+    /// Asks as an operator on this machine does: under the address that is listened on.
+    pub(crate) fn ask(&self, method: &str, target: &str, fields: &[(&str, &str)], body: &str) -> Answer {
+        let host = self.address.to_string();
+        let mut all = vec![("host", host.as_str())];
+        if !body.is_empty() && !fields.iter().any(|(name, _)| *name == "content-type") {
+            all.push(("content-type", "application/json"));
+        }
+        all.extend(fields);
+        self.call(method, target, &all, body.as_bytes())
+    }
+
+    /// Opens the gateway's store as another process does.
+    pub(crate) fn store(&self) -> halfopen::handle::Handle {
+        let file = self.path(".local/state/halfopen/halfopen.db");
+        halfopen::handle::Handle::open(&halfopen::store::Location::Sqlite(file)).unwrap()
+    }
+
+    /// Lets calls of another process to a circuit fail.
+    pub(crate) fn failures(&self, circuit: &str, times: u32) {
+        use halfopen_core::{outcome::Reached, pair::Answer, permit::Ask, policy::Surface, verdict::*};
+        let handle = self.store();
+        let route = halfopen::handle::Route { place: circuit.parse().unwrap(), account: None };
+        let config = halfopen::config::Config::load(&self.path("policy.yaml"), Surface::Serve).unwrap().0;
+        let policy = config.dependency(route.place.dependency(), Surface::Serve).policy;
+        for _ in 0..times {
+            let Answer::Granted(pass) = handle.admit(&route, &policy, Ask::Fresh) else { panic!("refused") };
+            let verdict = Verdict::plain(Class::ServerError, "test/rule", Reached::Answered);
+            handle.settle(&route, &policy, pass, &verdict);
+        }
     }
 
     /// Runs another command of ours on the same store and policy.

@@ -16,29 +16,43 @@ const LAST_SHOWN_MS: i64 = 253_402_000_000_000;
 
 /// What the clocks say while one command runs.
 #[derive(Clone, Debug)]
-pub(super) struct When {
-    pub(super) now: Timestamp,
+pub(crate) struct When {
+    pub(crate) now: Timestamp,
     wall_ms: i64,
     zone: TimeZone,
 }
 
 impl When {
-    pub(super) fn read(at: &ReadAt) -> Self {
+    pub(crate) fn read(at: &ReadAt) -> Self {
         Self { now: at.now, wall_ms: at.wall_ms, zone: at.zone.clone() }
     }
 
+    /// Returns the clocks of a reader of documents: instants are those of its wall clock.
+    #[expect(dead_code, reason = "the commands that ask a gateway use it")]
+    pub(crate) fn of_reader() -> Self {
+        let wall_ms = wall_ms();
+        Self { now: Timestamp::from_millis(wall_ms), wall_ms, zone: TimeZone::system() }
+    }
+
+    /// Returns the instant that is written in RFC 3339; `None` if none is.
+    pub(crate) fn read_rfc3339(&self, text: &str) -> Option<Timestamp> {
+        let read: jiff::Timestamp = text.parse().ok()?;
+        let since_now = read.as_millisecond().saturating_sub(self.wall_ms);
+        Some(Timestamp::from_millis(self.now.as_millis().saturating_add(since_now)))
+    }
+
     /// Returns an instant in RFC 3339 and UTC.
-    pub(super) fn rfc3339(&self, at: Timestamp) -> String {
+    pub(crate) fn rfc3339(&self, at: Timestamp) -> String {
         format!("{:.3}", self.wall(at))
     }
 
     /// Returns an instant as its reader's clock will show it, with the zone's offset: `2026-11-30 15:00:00+09:00`.
-    pub(super) fn local(&self, at: Timestamp) -> String {
+    pub(crate) fn local(&self, at: Timestamp) -> String {
         self.wall(at).to_zoned_datetime(self.zone.clone()).strftime("%Y-%m-%d %H:%M:%S%:z").to_string()
     }
 
     /// Returns how long it is until an instant, or since then: `in 4 min 10 s`, `3 h ago`.
-    pub(super) fn relative(&self, at: Timestamp) -> String {
+    pub(crate) fn relative(&self, at: Timestamp) -> String {
         if at > self.now {
             return format!("in {}", duration::show(self.now.until(at)));
         }
@@ -48,7 +62,7 @@ impl When {
     }
 
     /// Returns both: `2026-11-30 15:00:00+09:00 (in 4 min 10 s)`.
-    pub(super) fn both(&self, at: Timestamp) -> String {
+    pub(crate) fn both(&self, at: Timestamp) -> String {
         format!("{} ({})", self.local(at), self.relative(at))
     }
 
@@ -60,16 +74,16 @@ impl When {
 }
 
 /// Returns the wall clock in milliseconds since the unix epoch, for what is not tied to a store's clock.
-pub(super) fn wall_ms() -> i64 {
+pub(crate) fn wall_ms() -> i64 {
     jiff::Timestamp::now().as_millisecond()
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// A quarter of an hour before ten in the evening in Tokyo.
-    pub(in crate::ops) fn tokyo() -> When {
+    pub(crate) fn tokyo() -> When {
         let ms = 1_796_043_600_000 - 900_000;
         When { now: Timestamp::from_millis(ms), wall_ms: ms, zone: TimeZone::get("Asia/Tokyo").unwrap() }
     }
@@ -84,6 +98,7 @@ pub(super) mod tests {
         let at = Timestamp::from_millis(1_090_500);
         assert_eq!(when.rfc3339(at), "2026-11-30T17:01:30.500Z");
         assert_eq!(when.both(at), "2026-12-01 02:01:30+09:00 (in 1 min 31 s)");
+        assert_eq!(when.read_rfc3339(&when.rfc3339(at)), Some(at));
     }
 
     #[test]

@@ -1,0 +1,15 @@
+//! What is shown of circuits and of the journal, in the forms that scripts and programs rely on.
+//!
+//! `status --json` and `GET /circuits`, `why --json` and `GET /circuits/{id}`, `events --json` and `GET /events` are the
+//! same documents, because they are written here and nowhere else. [`Told`] can be read back from its document, so that
+//! the commands show a running gateway's circuits in the same words as those of a store they opened themselves.
+
+pub(crate) mod when;
+mod circuit;
+mod event;
+#[expect(dead_code, reason = "the commands that ask a gateway use it")]
+mod read;
+
+pub(crate) use circuit::{Line, SHADOW, Told, fate, named, next_step, state_word};
+pub(crate) use event::{circuit_of, event_json};
+pub(crate) use when::When;
