@@ -10,15 +10,19 @@ use halfopen_core::time::Timestamp;
 use serde_json::Value;
 
 use super::place::{self, Place};
+use super::remote::{At, Remote, encoded};
 use super::{Done, OK, out};
 use crate::args::Shared;
 use crate::duration::parse_positive;
-use crate::shown::{When, circuit_of, event_json};
+use crate::shown::{When, circuit_of, event_json, read_event};
 use crate::ui;
 
 /// Arguments of `halfopen events`.
 #[derive(Debug, Args)]
 pub struct EventsArgs {
+    /// Which gateway is asked, if one is.
+    #[command(flatten)]
+    pub at: At,
     /// Print a JSON list
     #[arg(long, env = "HALFOPEN_JSON", value_parser = BoolishValueParser::new())]
     pub json: bool,
@@ -37,6 +41,9 @@ pub struct EventsArgs {
 }
 
 pub(super) fn run(shared: &Shared, args: &EventsArgs) -> Done {
+    if let Some(gateway) = Remote::named(&args.at)? {
+        return of_gateway(&gateway, args);
+    }
     let place = Place::find(shared)?;
     let handle = place.open()?;
     let when = place::when(&handle);
@@ -51,11 +58,35 @@ pub(super) fn run(shared: &Shared, args: &EventsArgs) -> Done {
         out::json(&events.iter().map(|event| event_json(event, &when)).collect::<Vec<_>>())?;
         return OK;
     }
+    show(&events, &when, args)
+}
+
+/// Lists what happened to the circuits of a running gateway.
+fn of_gateway(gateway: &Remote, args: &EventsArgs) -> Done {
+    let mut target = format!("/events?format=json&limit={}&all={}", args.limit, args.all);
+    if let Some(since) = args.since {
+        target.push_str(&format!("&since={}ms", since.as_millis()));
+    }
+    if let Some(dependency) = &args.dep {
+        target.push_str(&format!("&dependency={}", encoded(dependency)));
+    }
+    if args.json {
+        out::text(&gateway.get(&target)?)?;
+        return OK;
+    }
+    let when = When::of_reader();
+    let events: Result<Vec<EventRecord>, String> =
+        gateway.list(&target)?.into_iter().map(|document| read_event(document, &when)).collect();
+    show(&events.map_err(|why| gateway.strange(&why))?, &when, args)
+}
+
+/// Lists events for a person.
+fn show(events: &[EventRecord], when: &When, args: &EventsArgs) -> Done {
     if events.is_empty() {
         ui::say(if args.all { "nothing has happened" } else { "no circuit has changed its state" });
         return OK;
     }
-    let rows: Vec<Vec<String>> = events.iter().map(|event| row(event, &when)).collect();
+    let rows: Vec<Vec<String>> = events.iter().map(|event| row(event, when)).collect();
     out::text(&out::table(&["when", "circuit", "event", "change", "reason"], &rows))?;
     OK
 }

@@ -6,17 +6,22 @@ use clap::{Args, ValueEnum};
 use halfopen::handle::Handle;
 use halfopen_core::circuit_id::CircuitId;
 use halfopen_core::event::State;
+use serde_json::json;
 
 use super::place::{self, Place};
+use super::remote::{At, Remote, encoded};
 use super::{Done, Failure, OK, steer};
 use crate::args::Shared;
 use crate::duration::parse_positive;
-use crate::shown::named;
+use crate::shown::{When, named};
 use crate::{exit, ui};
 
 /// Arguments of `halfopen hold`.
 #[derive(Debug, Args)]
 pub struct HoldArgs {
+    /// Which gateway is asked, if one is.
+    #[command(flatten)]
+    pub at: At,
     /// The circuit; without @ all circuits of that dependency
     #[arg(value_name = "CIRCUIT")]
     pub circuit: String,
@@ -45,20 +50,48 @@ pub(super) fn run(shared: &Shared, args: &HoldArgs) -> Done {
         HeldState::Open => State::Open,
         HeldState::Closed => State::Closed,
     };
+    if let Some(gateway) = Remote::named(&args.at)? {
+        return of_gateway(&gateway, args, state);
+    }
     let place = Place::find(shared)?;
     let handle = place.open()?;
     let who = steer::who();
     let ids = ids(&place, &handle, &args.circuit)?;
     let when = place::when(&handle);
-    let until = match args.lasting {
-        Some(lasting) => format!("until {}", when.both(when.now + lasting)),
-        None => "until it is released".to_owned(),
-    };
+    let until = until(args, &when);
     for id in &ids {
         let policy = place.policy(id.dependency());
         handle.hold(id, &policy, state, args.lasting, &who, &args.reason).map_err(place::store_failure)?;
         ui::say(&format!("{id} is held {} {until}", state.as_str()));
     }
+    hint(args)
+}
+
+/// Holds circuits of a running gateway.
+fn of_gateway(gateway: &Remote, args: &HoldArgs, state: State) -> Done {
+    let mut body = json!({ "state": state.as_str(), "reason": args.reason });
+    if let Some(lasting) = args.lasting {
+        body["for_sec"] = json!(lasting.as_secs_f64());
+    }
+    let held = gateway.post(&format!("/circuits/{}/hold", encoded(&args.circuit)), &body)?;
+    let until = until(args, &When::of_reader());
+    for line in &held {
+        let id = line["circuit"].as_str().unwrap_or(&args.circuit);
+        ui::say(&format!("{id} is held {} {until}", state.as_str()));
+    }
+    hint(args)
+}
+
+/// Says until when a hold lasts.
+fn until(args: &HoldArgs, when: &When) -> String {
+    match args.lasting {
+        Some(lasting) => format!("until {}", when.both(when.now + lasting)),
+        None => "until it is released".to_owned(),
+    }
+}
+
+/// Says how a hold is ended that has no end.
+fn hint(args: &HoldArgs) -> Done {
     if args.lasting.is_none() {
         let name = ui::shell_word(&args.circuit);
         ui::raw(&format!("\nhint: halfopen release {name} ends it; --for 2h would have ended it by itself\n"));

@@ -5,6 +5,7 @@
 
 mod out;
 mod place;
+pub mod remote;
 mod steer;
 pub mod status;
 pub mod why;

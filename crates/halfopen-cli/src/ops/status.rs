@@ -1,28 +1,37 @@
 //! `halfopen status`: every circuit at a glance.
 
+use std::collections::BTreeMap;
+
 use clap::Args;
 use clap::builder::BoolishValueParser;
 use halfopen::activation;
 use halfopen::handle::CircuitView;
 use halfopen_core::event::State;
-use halfopen_core::policy::Policy;
+use halfopen_core::policy::{Policy, Surface};
 use halfopen_core::redact;
 
 use super::place::{self, Place};
+use super::remote::{At, Remote};
 use super::{Done, OK, out};
 use crate::args::Shared;
-use crate::shown::{Line, When, state_word};
+use crate::shown::{Line, Told, When, state_word};
 use crate::{duration, ui};
 
 /// Arguments of `halfopen status`.
 #[derive(Debug, Args)]
 pub struct StatusArgs {
+    /// Which gateway is asked, if one is.
+    #[command(flatten)]
+    pub at: At,
     /// Print a JSON list
     #[arg(long, env = "HALFOPEN_JSON", value_parser = BoolishValueParser::new())]
     pub json: bool,
 }
 
 pub(super) fn run(shared: &Shared, args: &StatusArgs) -> Done {
+    if let Some(gateway) = Remote::named(&args.at)? {
+        return of_gateway(&gateway, args);
+    }
     let place = Place::find(shared)?;
     let handle = place.open()?;
     let circuits = place.circuits(&handle)?;
@@ -34,6 +43,30 @@ pub(super) fn run(shared: &Shared, args: &StatusArgs) -> Done {
     }
     ui::say(&about_store(&place, &when));
     place.warn_of_new_stores();
+    show(&circuits, &when, &|dependency| place.policy(dependency))
+}
+
+/// Shows the circuits of a running gateway.
+fn of_gateway(gateway: &Remote, args: &StatusArgs) -> Done {
+    if args.json {
+        out::text(&gateway.get("/circuits")?)?;
+        return OK;
+    }
+    let when = When::of_reader();
+    let told: Result<Vec<Told>, String> =
+        gateway.list("/circuits?full=true")?.into_iter().map(|document| Told::read(document, &when)).collect();
+    let told = told.map_err(|why| gateway.strange(&why))?;
+    ui::say(&format!("gateway {}", gateway.url()));
+    let policies: BTreeMap<String, Policy> =
+        told.iter().map(|told| (told.view.id.dependency().to_owned(), told.policy.clone())).collect();
+    let circuits: Vec<CircuitView> = told.into_iter().map(|told| told.view).collect();
+    show(&circuits, &when, &|dependency| {
+        policies.get(dependency).cloned().unwrap_or_else(|| Policy::built_in(dependency, Surface::Serve))
+    })
+}
+
+/// Shows circuits to a person.
+fn show(circuits: &[CircuitView], when: &When, policy_of: &dyn Fn(&str) -> Policy) -> Done {
     if circuits.is_empty() {
         ui::say_with_hint(
             "no circuit is known yet",
@@ -41,8 +74,8 @@ pub(super) fn run(shared: &Shared, args: &StatusArgs) -> Done {
         );
         return OK;
     }
-    out::text(&table(&circuits, &when, &|dependency| place.policy(dependency)))?;
-    if let Some(held) = held(&circuits) {
+    out::text(&table(circuits, when, policy_of))?;
+    if let Some(held) = held(circuits) {
         ui::warn(&held);
     }
     OK
@@ -130,7 +163,6 @@ pub(super) mod tests {
 
     use halfopen_core::circuit::{Hold, Status};
     use halfopen_core::event::By;
-    use halfopen_core::policy::Surface;
 
     use super::*;
     use crate::shown::when::tests::tokyo;

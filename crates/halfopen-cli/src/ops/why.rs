@@ -10,6 +10,7 @@ use halfopen_core::policy::Policy;
 use halfopen_core::time::Timestamp;
 
 use super::place::{self, Place};
+use super::remote::{At, Remote, encoded};
 use super::{Done, OK, out};
 use crate::args::Shared;
 use crate::shown::{Told, When, fate, next_step, state_word};
@@ -18,6 +19,9 @@ use crate::{duration, ui};
 /// Arguments of `halfopen why`.
 #[derive(Debug, Args)]
 pub struct WhyArgs {
+    /// Which gateway is asked, if one is.
+    #[command(flatten)]
+    pub at: At,
     /// The circuit; without @ all circuits of that dependency
     #[arg(value_name = "CIRCUIT")]
     pub circuit: String,
@@ -27,6 +31,9 @@ pub struct WhyArgs {
 }
 
 pub(super) fn run(shared: &Shared, args: &WhyArgs) -> Done {
+    if let Some(gateway) = Remote::named(&args.at)? {
+        return of_gateway(&gateway, args);
+    }
     let place = Place::find(shared)?;
     let handle = place.open()?;
     let circuits = place.named(&handle, &args.circuit)?;
@@ -41,6 +48,19 @@ pub(super) fn run(shared: &Shared, args: &WhyArgs) -> Done {
         return OK;
     }
     tell(&told, &when)
+}
+
+/// Explains the circuits of a running gateway.
+fn of_gateway(gateway: &Remote, args: &WhyArgs) -> Done {
+    let target = format!("/circuits/{}", encoded(&args.circuit));
+    if args.json {
+        out::text(&gateway.get(&target)?)?;
+        return OK;
+    }
+    let when = When::of_reader();
+    let told: Result<Vec<Told>, String> =
+        gateway.list(&target)?.into_iter().map(|document| Told::read(document, &when)).collect();
+    tell(&told.map_err(|why| gateway.strange(&why))?, &when)
 }
 
 /// Explains circuits to a person.

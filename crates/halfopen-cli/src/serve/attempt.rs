@@ -142,6 +142,7 @@ impl Attempt<'_> {
         let mut underway = Underway { admitted: Some(admitted), started, whole, sent: false, dependency };
         let came = self.head(&mut underway).await;
         let Some(admitted) = underway.take() else { return Ended::CallerBrokeOff };
+        self.dependency.counts.to_head.add(started.elapsed());
         match came {
             Head::Came(parts, exchange) => self.judge_early(*parts, exchange, admitted, started).await,
             Head::Failed(verdict, raced) => {

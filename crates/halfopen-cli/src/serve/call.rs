@@ -304,7 +304,7 @@ impl<'a> Call<'a> {
             if !refused_for.contains(&refusal.reason) {
                 refused_for.push(refusal.reason);
                 if !takes_its_turn {
-                    counts.refused.add();
+                    counts.refuse(refusal.reason);
                 }
             }
             let Some(at) = self.worth_waiting(&refusal) else { return Err(refused) };

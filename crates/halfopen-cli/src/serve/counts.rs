@@ -10,8 +10,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use halfopen::activation::Figures;
+use halfopen_core::permit::RefusalReason;
 use halfopen_core::snapshot::EventRecord;
 use halfopen_core::verdict::{Class, Verdict};
 
@@ -39,6 +41,36 @@ impl Count {
     }
 }
 
+/// Every reason for which the door refuses.
+pub(super) const REASONS: [RefusalReason; 5] =
+    [RefusalReason::Open, RefusalReason::ProbesOut, RefusalReason::Throttled, RefusalReason::Ramp, RefusalReason::Held];
+
+/// The upper ends, in seconds, of the spans that times are sorted into.
+pub(super) const SPANS: [f64; 14] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
+
+/// Times, sorted into spans.
+#[derive(Debug, Default)]
+pub(super) struct Times {
+    spans: [Count; SPANS.len()],
+    longer: Count,
+    micros: Count,
+}
+
+impl Times {
+    /// Adds a time.
+    pub(super) fn add(&self, took: Duration) {
+        let seconds = took.as_secs_f64();
+        let span = SPANS.iter().position(|end| seconds <= *end).and_then(|at| self.spans.get(at));
+        span.unwrap_or(&self.longer).add();
+        self.micros.add_many(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
+    }
+
+    /// Returns how many fell into each span, those beyond the last, and all of them together in microseconds.
+    pub(super) fn read(&self) -> ([u64; SPANS.len()], u64, u64) {
+        (std::array::from_fn(|at| self.spans[at].total()), self.longer.total(), self.micros.total())
+    }
+}
+
 /// What every call counts, apart from what others read. Two cache lines, because processors fetch them in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
@@ -59,8 +91,8 @@ pub(super) struct Counts {
     pub(super) waits: Count,
     /// Breakers that an attempt of this process opened.
     pub(super) opened: Count,
-    /// Calls that the door refused; once for each reason, however often they asked.
-    pub(super) refused: Count,
+    /// Calls that the door refused, in the order of [`REASONS`]; once for each reason, however often they asked.
+    refused: [Count; REASONS.len()],
     /// Calls that ended without their work done: a refusal, or a failure of the dependency as the last word.
     pub(super) degraded: Count,
     /// Attempts that were probes.
@@ -79,10 +111,11 @@ pub(super) struct Counts {
     pub(super) fallback_answers: Count,
     /// Panics that were caught while a call was carried through.
     pub(super) panics: Count,
+    /// How long attempts took until the head of their answer came, or the failure.
+    pub(super) to_head: Times,
     unclassified: Mutex<VecDeque<String>>,
 }
 
-#[cfg_attr(not(test), expect(dead_code, reason = "the operators' side reports them"))]
 impl Counts {
     /// Counts a call.
     pub(super) fn call(&self) {
@@ -123,6 +156,18 @@ impl Counts {
         }
     }
 
+    /// Counts a refusal.
+    pub(super) fn refuse(&self, reason: RefusalReason) {
+        if let Some(at) = REASONS.iter().position(|known| *known == reason) {
+            self.refused[at].add();
+        }
+    }
+
+    /// Returns how many calls were refused for a reason.
+    pub(super) fn refused_for(&self, reason: RefusalReason) -> u64 {
+        REASONS.iter().position(|known| *known == reason).map_or(0, |at| self.refused[at].total())
+    }
+
     /// Returns how many calls there were.
     pub(super) fn calls(&self) -> u64 {
         self.per_call.calls.total()
@@ -145,7 +190,7 @@ impl Counts {
             hints_read: self.hints_read.total(),
             waits: self.waits.total(),
             opened: self.opened.total(),
-            refused: self.refused.total(),
+            refused: REASONS.into_iter().map(|reason| self.refused_for(reason)).sum(),
             degraded: self.degraded.total(),
             probes: self.probes.total(),
             queued: 0,

@@ -19,6 +19,7 @@ use super::args::{NamedUrl, ServeArgs};
 use super::counts::Register;
 use super::dependency::Dependency;
 use super::feed::Feed;
+use super::pulse::Lines;
 use super::reload::{Changes, Reloads, Stamp};
 use super::shutdown::Shutdown;
 use super::target::UpstreamError;
@@ -38,6 +39,8 @@ pub(super) struct Gateway {
     pub(super) access: Access,
     /// The journal as it grows.
     pub(super) feed: Arc<Feed>,
+    /// What stands in the activation lines already.
+    pub(super) lines: tokio::sync::Mutex<Lines>,
     /// How well the store served when it was looked at last.
     pub(super) last_look: LastLook,
     live: ArcSwap<Live>,
@@ -202,6 +205,7 @@ impl Gateway {
             shutdown: Shutdown::new(),
             access,
             feed: Arc::new(Feed::new()),
+            lines: tokio::sync::Mutex::default(),
             last_look: LastLook::default(),
             live: ArcSwap::from_pointee(live),
             policy_path,

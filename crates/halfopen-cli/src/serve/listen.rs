@@ -79,7 +79,7 @@ pub(super) async fn serve(gateway: Arc<Gateway>, args: &ServeArgs) -> Result<End
     announce(&gateway, &entrances);
 
     tokio::spawn(Arc::clone(&gateway.feed).follow(Arc::clone(&gateway.door.handle)));
-    let beating = tokio::spawn(pulse::beat(Arc::clone(&gateway)));
+    let beating = tokio::spawn(pulse::beat(Arc::clone(&gateway), args.activation_interval));
     // Every connection holds a sender; when the last is gone, so is the last connection.
     let (alive, mut all_gone) = mpsc::channel::<()>(1);
     let accepting: Vec<_> = entrances
@@ -120,7 +120,9 @@ pub(super) async fn serve(gateway: Arc<Gateway>, args: &ServeArgs) -> Result<End
         // It removes its socket when it ends.
         let _ = accepting.await;
     }
-    beating.abort();
+    // It ends when nothing is accepted any more, and leaves its figures.
+    let _ = beating.await;
+    pulse::last_lines(&gateway).await;
     Ok(ended)
 }
 

@@ -1,11 +1,14 @@
-//! Does what is due without anybody's call: lets time pass for circuits, and tidies the store.
+//! Does what is due without anybody's call: lets time pass for circuits, tidies the store, leaves the activation lines.
 //!
-//! No breaker needs this loop to leave the open state; that follows from stored deadlines. What needs it is the journal:
-//! a cooldown that is over is an event when it is over, not when the next caller comes.
+//! No breaker needs this loop to leave the open state; that follows from stored deadlines. What needs it is the journal
+//! (a cooldown that is over is an event when it is over, not when the next caller comes) and the proof that the gateway
+//! is wired: one line per dependency and interval, also when every figure is 0.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use halfopen::activation::{self, Figures};
 use halfopen::handle::StoreHealth;
 
 use super::gateway::Gateway;
@@ -14,25 +17,52 @@ use crate::ui;
 /// How often time passes for circuits that nobody calls.
 const EVERY: Duration = Duration::from_secs(1);
 
+/// What was written into the lines already.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    told: BTreeMap<String, Figures>,
+    failed: bool,
+}
+
 /// Does what is due, once a second, for ever.
-pub(super) async fn beat(gateway: Arc<Gateway>) {
+pub(super) async fn beat(gateway: Arc<Gateway>, interval: Duration) {
+    let mut lines = Lines::default();
     let mut beats = tokio::time::interval(EVERY);
     beats.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut next_lines = tokio::time::Instant::now() + interval;
     let mut health = gateway.door.handle.health();
     loop {
-        beats.tick().await;
-        let beaten = Arc::clone(&gateway);
-        let swept = tokio::task::spawn_blocking(move || {
-            // What cannot be written now is done by the next beat; health says why.
-            let _ = beaten.door.handle.sweep(&|dependency| beaten.policy_of(dependency));
-            beaten.door.handle.tidy();
-            beaten.door.handle.health()
-        });
-        if let Ok(now) = swept.await {
-            tell(&health, &now);
-            health = now;
+        tokio::select! {
+            _ = beats.tick() => {
+                let beaten = Arc::clone(&gateway);
+                let swept = tokio::task::spawn_blocking(move || {
+                    // What cannot be written now is done by the next beat; health says why.
+                    let _ = beaten.door.handle.sweep(&|dependency| beaten.policy_of(dependency));
+                    beaten.door.handle.tidy();
+                    beaten.door.handle.health()
+                });
+                if let Ok(now) = swept.await {
+                    tell(&health, &now);
+                    health = now;
+                }
+            }
+            () = tokio::time::sleep_until(next_lines) => {
+                next_lines += interval;
+                lines = written(&gateway, lines).await;
+            }
+            () = gateway.shutdown.stopped() => {
+                // The last calls are not over yet; their figures are written by `last_lines`.
+                *gateway.lines.lock().await = lines;
+                return;
+            }
         }
     }
+}
+
+/// Writes what happened since the last lines; for the end.
+pub(super) async fn last_lines(gateway: &Arc<Gateway>) {
+    let lines = std::mem::take(&mut *gateway.lines.lock().await);
+    written(gateway, lines).await;
 }
 
 /// Says once that the store is lost or back.
@@ -42,5 +72,59 @@ fn tell(before: &StoreHealth, now: &StoreHealth) {
         (_, StoreHealth::Good) => ui::say("the store is back; what was learned without it was handed over"),
         (_, StoreHealth::ReadOnly(why)) => ui::warn(&format!("the store can only be read: {why}")),
         (_, StoreHealth::Lost(why)) => ui::warn(&format!("the store is lost, circuits are kept in memory: {why}")),
+    }
+}
+
+async fn written(gateway: &Arc<Gateway>, lines: Lines) -> Lines {
+    let gateway = Arc::clone(gateway);
+    tokio::task::spawn_blocking(move || write(&gateway, lines)).await.unwrap_or_default()
+}
+
+/// Appends one line for each dependency of the policy in force, and for those that had calls before a reload.
+fn write(gateway: &Gateway, mut lines: Lines) -> Lines {
+    let at_ms = jiff::Timestamp::now().as_millisecond();
+    let mut names: Vec<String> = gateway.live().dependencies().map(|dependency| dependency.name.clone()).collect();
+    names.extend(lines.told.keys().cloned());
+    names.sort();
+    names.dedup();
+    for name in names {
+        let counts = gateway.door.counts.of(&name);
+        let figures = counts.figures();
+        let told = lines.told.entry(name.clone()).or_default();
+        let unclassified = counts.take_unclassified();
+        match activation::record(gateway.door.handle.location(), &name, &since(&figures, told), &unclassified, at_ms) {
+            Ok(_) => {
+                *told = figures;
+                lines.failed = false;
+            }
+            // Figures that could not be written are in the next line that can.
+            Err(error) if !lines.failed => {
+                ui::warn(&error.to_string());
+                lines.failed = true;
+            }
+            Err(_) => {}
+        }
+    }
+    lines
+}
+
+/// Returns what was counted since `told`.
+fn since(now: &Figures, told: &Figures) -> Figures {
+    let new = |now: u64, told: u64| now.saturating_sub(told);
+    Figures {
+        calls: new(now.calls, told.calls),
+        rate_limited: new(now.rate_limited, told.rate_limited),
+        overloaded: new(now.overloaded, told.overloaded),
+        hints_read: new(now.hints_read, told.hints_read),
+        waits: new(now.waits, told.waits),
+        opened: new(now.opened, told.opened),
+        refused: new(now.refused, told.refused),
+        degraded: new(now.degraded, told.degraded),
+        probes: new(now.probes, told.probes),
+        queued: new(now.queued, told.queued),
+        drained: new(now.drained, told.drained),
+        expired: new(now.expired, told.expired),
+        unclassified: new(now.unclassified, told.unclassified),
+        failed: new(now.failed, told.failed),
     }
 }

@@ -7,9 +7,9 @@
 pub(crate) mod when;
 mod circuit;
 mod event;
-#[expect(dead_code, reason = "the commands that ask a gateway use it")]
 mod read;
 
 pub(crate) use circuit::{Line, SHADOW, Told, fate, named, next_step, state_word};
 pub(crate) use event::{circuit_of, event_json};
+pub(crate) use read::event as read_event;
 pub(crate) use when::When;

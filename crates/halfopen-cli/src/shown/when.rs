@@ -28,7 +28,6 @@ impl When {
     }
 
     /// Returns the clocks of a reader of documents: instants are those of its wall clock.
-    #[expect(dead_code, reason = "the commands that ask a gateway use it")]
     pub(crate) fn of_reader() -> Self {
         let wall_ms = wall_ms();
         Self { now: Timestamp::from_millis(wall_ms), wall_ms, zone: TimeZone::system() }

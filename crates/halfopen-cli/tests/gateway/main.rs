@@ -29,6 +29,8 @@ mod retries;
 mod path;
 mod refuse;
 mod reload;
+#[expect(clippy::unwrap_used, reason = "a command that cannot be run is a failed test")]
+mod remote;
 mod secrets;
 mod shutdown;
 mod streams;

@@ -1,7 +1,7 @@
 //! `/metrics`: figures that are right when they are read.
 
-use crate::stub::Stub;
-use crate::world::{gateway, until};
+use crate::stub::{Reply, Stub};
+use crate::world::{Starting, gateway, policy, until};
 
 /// Returns the value of a series.
 fn value(text: &str, series: &str) -> f64 {
@@ -69,4 +69,57 @@ fn reloads_are_counted_by_how_they_ended() {
         let text = gateway.ask("GET", "/metrics", &[], "").text();
         value(&text, r#"halfopen_policy_reloads_total{result="failed"}"#) >= 1.0
     });
+}
+
+/// What was counted is there from the start, at 0, and grows with calls; the histogram too.
+#[test]
+fn every_series_of_every_dependency_begins_at_zero() {
+    let stub = Stub::start();
+    stub.then([Reply::ok("fine"), Reply::status(503, "no")]);
+    let gateway = gateway(&stub, "circuit: { open_after_failures: 1, open_for_sec: 60 }");
+    let before = gateway.ask("GET", "/metrics", &[], "").text();
+    let of = |text: &str, series: &str| value(text, &format!("halfopen_{series}"));
+    for series in
+        ["calls", "retries", "waits", "hints_read", "opened", "probes", "degraded", "unclassified", "client_aborts"]
+    {
+        assert_eq!(of(&before, &format!(r#"{series}_total{{dependency="up"}}"#)), 0.0, "{series}");
+    }
+    for class in halfopen_core::verdict::Class::ALL {
+        assert_eq!(of(&before, &format!(r#"attempts_total{{dependency="up",class="{class}"}}"#)), 0.0);
+    }
+    assert_eq!(of(&before, r#"attempt_head_seconds_count{dependency="up"}"#), 0.0);
+    assert_eq!(gateway.get("/d/up/x").status, 200);
+    gateway.get("/d/up/x");
+    gateway.becomes("up", "open");
+    assert_eq!(gateway.get("/d/up/x").status, 503);
+    let after = gateway.ask("GET", "/metrics", &[], "").text();
+    assert_eq!(of(&after, r#"calls_total{dependency="up"}"#), 3.0);
+    assert_eq!(of(&after, r#"attempts_total{dependency="up",class="success"}"#), 1.0);
+    assert_eq!(of(&after, r#"attempts_total{dependency="up",class="overloaded"}"#), 1.0);
+    assert_eq!(of(&after, r#"refused_total{dependency="up",reason="open"}"#), 1.0);
+    assert_eq!(of(&after, r#"refused_total{dependency="up",reason="held"}"#), 0.0);
+    assert_eq!(of(&after, r#"opened_total{dependency="up"}"#), 1.0);
+    assert_eq!(of(&after, r#"attempt_head_seconds_count{dependency="up"}"#), 2.0);
+    assert_eq!(of(&after, r#"attempt_head_seconds_bucket{dependency="up",le="+Inf"}"#), 2.0);
+    assert_eq!(before.lines().count(), after.lines().count());
+}
+
+/// The activation lines cover the gateway: at intervals and at the end, also when nothing happened.
+#[test]
+fn report_covers_the_gateway() {
+    let stub = Stub::start();
+    stub.always(Reply::ok("fine"));
+    let mut gateway = Starting::new(&policy(&stub.url(), "")).word("--activation-interval").word("50ms").start();
+    let report = |gateway: &crate::world::Gateway| -> serde_json::Value {
+        let printed = gateway.halfopen(&["report", "--json"]);
+        serde_json::from_str(&printed).unwrap_or_else(|_| panic!("{printed}"))
+    };
+    until("a line of zeros", || report(&gateway)[0]["dependency"] == "up");
+    assert_eq!(report(&gateway)[0]["calls"], 0);
+    for _ in 0..3 {
+        gateway.get("/d/up/x");
+    }
+    gateway.signal(rustix::process::Signal::TERM);
+    assert_eq!(gateway.ended().code(), Some(0));
+    assert_eq!(report(&gateway)[0]["calls"], 3);
 }

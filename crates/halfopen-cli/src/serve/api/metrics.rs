@@ -17,16 +17,20 @@ use halfopen::handle::{CircuitView, StoreHealth};
 use halfopen_core::circuit::{Circuit, Status};
 use halfopen_core::event::State;
 use halfopen_core::time::Timestamp;
+use halfopen_core::verdict::Class;
 use http::Response;
 use http::header::ACCEPT;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _, MetricEncoder, prometheus_text, text};
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeMetric as _, MetricEncoder, NoLabelSet, prometheus_text, text,
+};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
 use super::super::body::Body;
+use super::super::counts::{Counts, REASONS, SPANS};
 use super::super::gateway::Gateway;
 use super::super::problem::{Kind, Problem};
 use super::circuits::at_the_store;
@@ -42,6 +46,28 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 
 /// The states of a breaker, each a series of its own.
 const STATES: [State; 3] = [State::Closed, State::Open, State::HalfOpen];
+
+/// A counter of every dependency: its name, what it counts, and where that is.
+type Counted = (&'static str, &'static str, fn(&Counts) -> u64);
+
+const COUNTERS: [Counted; 14] = [
+    ("calls", "Calls", |counts| counts.calls()),
+    ("retries", "Attempts after the first of their call", |counts| counts.retries.total()),
+    ("waits", "Waits that were slept", |counts| counts.waits.total()),
+    ("hints_read", "Stated waits that were read", |counts| counts.hints_read.total()),
+    ("opened", "Breakers that this process opened", |counts| counts.opened.total()),
+    ("probes", "Attempts that were probes", |counts| counts.probes.total()),
+    ("degraded", "Calls that ended without their work done", |counts| counts.degraded.total()),
+    ("unclassified", "Failures that no rule knew", |counts| counts.attempts_of(Class::UnknownFailure)),
+    ("client_aborts", "Calls whose caller went away", |counts| counts.client_abort.total()),
+    ("would_refuse", "Calls that an enforcing policy would have refused", |counts| counts.would_refuse.total()),
+    ("cache_answers", "Calls answered with an earlier answer", |counts| counts.cache_answers.total()),
+    ("fallback_answers", "Calls answered by another dependency", |counts| counts.fallback_answers.total()),
+    ("body_not_replayable", "Calls not tried again for the length of their body", |counts| {
+        counts.body_not_replayable.total()
+    }),
+    ("panics", "Panics caught while a call was carried through", |counts| counts.panics.total()),
+];
 
 /// Answers `GET /metrics`.
 pub(super) async fn show(gateway: &Arc<Gateway>, asked: Asked) -> Result<Response<Body>, Problem> {
@@ -77,6 +103,7 @@ struct Scrape {
     ready: bool,
     listeners: usize,
     reloads: [(&'static str, u64); 2],
+    counts: Vec<(String, Arc<Counts>)>,
 }
 
 impl Scrape {
@@ -88,6 +115,9 @@ impl Scrape {
                 circuits.entry(id.clone()).or_insert_with(|| CircuitView { id, status: status() });
             }
         }
+        let live = gateway.live();
+        let counts = live.dependencies().map(|dependency| (dependency.name.clone(), Arc::clone(&dependency.counts)));
+        let counts = counts.collect();
         let hidden = circuits.len().saturating_sub(CIRCUITS_MAX);
         let circuits = circuits.into_values().take(CIRCUITS_MAX).collect();
         let health = gateway.door.handle.health();
@@ -96,6 +126,7 @@ impl Scrape {
             now,
             circuits,
             hidden,
+            counts,
             ready,
             health,
             listeners: gateway.feed.listeners(),
@@ -145,6 +176,44 @@ impl Scrape {
         Ok(())
     }
 
+    /// Writes what was counted for each dependency.
+    fn counted(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        for (name, help, value) in COUNTERS {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for (dependency, counts) in &self.counts {
+                counter(&mut family, &[("dependency", dependency)], value(counts))?;
+            }
+        }
+        let help = "Calls that the door refused, by why";
+        let mut family = encoder.encode_descriptor("refused", help, None, MetricType::Counter)?;
+        for (dependency, counts) in &self.counts {
+            for reason in REASONS {
+                let labels = [("dependency", dependency.as_str()), ("reason", reason.as_str())];
+                counter(&mut family, &labels, counts.refused_for(reason))?;
+            }
+        }
+        let help = "Attempts that ended, by what they turned out to be";
+        let mut family = encoder.encode_descriptor("attempts", help, None, MetricType::Counter)?;
+        for (dependency, counts) in &self.counts {
+            for class in Class::ALL {
+                let labels = [("dependency", dependency.as_str()), ("class", class.as_str())];
+                counter(&mut family, &labels, counts.attempts_of(class))?;
+            }
+        }
+        let help = "Seconds until the head of the answer to an attempt came, or its failure";
+        let mut family = encoder.encode_descriptor("attempt_head_seconds", help, None, MetricType::Histogram)?;
+        for (dependency, counts) in &self.counts {
+            let (spans, longer, micros) = counts.to_head.read();
+            let mut buckets: Vec<(f64, u64)> = SPANS.into_iter().zip(spans).collect();
+            buckets.push((f64::MAX, longer));
+            let all = buckets.iter().map(|(_, times)| times).sum();
+            let seconds = Duration::from_micros(micros).as_secs_f64();
+            let labels = [("dependency", dependency.as_str())];
+            family.encode_family(&labels)?.encode_histogram::<NoLabelSet>(seconds, all, &buckets, None)?;
+        }
+        Ok(())
+    }
+
     fn own(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let mut single = |name: &str, help: &str, labels: &[(&str, &str)], value: f64| {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
@@ -176,6 +245,7 @@ impl Scrape {
 impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         self.own(&mut encoder)?;
+        self.counted(&mut encoder)?;
         self.states(&mut encoder)?;
         let left = |at: Option<Timestamp>| at.map_or(Duration::ZERO, |at| self.now.until(at)).as_secs_f64();
         let encoder = &mut encoder;
