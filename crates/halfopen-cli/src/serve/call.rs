@@ -36,7 +36,7 @@ use super::gateway::Gateway;
 use super::headers;
 use super::partition::{Asked, Judges};
 use super::probe;
-use super::problem::{ATTEMPTS, CIRCUIT, Kind, OUTCOME, Problem, RetryAt};
+use super::problem::{ATTEMPTS, CIRCUIT, Kind, OUTCOME, Problem, RetryAt, SHOULD_RETRY};
 use super::refuse::cache::{Cache, Key, Of};
 use super::refuse::queue::NotKept;
 use super::upload::Upload;
@@ -511,6 +511,12 @@ impl<'a> Call<'a> {
             Some(answer) => self.passed_on(answer, class),
             None => self.no_answer(&failed.verdict).answer(self.dependency.dialect),
         };
+        // What may be tried again was tried. An SDK that adds attempts of its own would send again what we would not, or
+        // sleep out a `Retry-After` of hours within the call.
+        // What no SDK repeats passes as it came.
+        if !self.observes() && (class.heals() || class == Class::QuotaExhausted) {
+            response.headers_mut().insert(SHOULD_RETRY, HeaderValue::from_static("false"));
+        }
         if why == Some(GaveUp::BodyNotReplayable) {
             counts.body_not_replayable.add();
             response.headers_mut().insert(REASON, HeaderValue::from_static("body_not_replayable"));
