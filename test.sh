@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 
-# The examples are tests too, and one of them is a Python job with a virtual environment of its own.
+# The examples are tests too, and some of them are Python programs, each with a virtual environment of its own.
 if ! python3 -c 'import venv, ensurepip' 2>/dev/null; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
         apt-get update -qq

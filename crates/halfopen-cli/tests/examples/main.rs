@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod sdk;
+mod stub;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -89,7 +92,7 @@ fn the_cron_lines_run_quietly() {
 /// The scheduler's job does not sleep: the run says when, the job moves itself there, and then it is done.
 #[test]
 fn the_apscheduler_job_moves_itself_to_the_stated_time() {
-    let python = python_with_apscheduler();
+    let python = python_with("apscheduler", &root().join("examples/requirements-apscheduler.txt"));
     let home = tempfile::tempdir().unwrap();
     let service = home.path().join("service");
     std::fs::create_dir_all(&service).unwrap();
@@ -114,15 +117,19 @@ fn the_apscheduler_job_moves_itself_to_the_stated_time() {
     assert_eq!(std::fs::read_to_string(service.join("log")).unwrap(), "call\nrefused\ncall\n", "{said}");
 }
 
-/// Returns a Python interpreter with APScheduler, in an environment of its own that is made once.
-fn python_with_apscheduler() -> PathBuf {
-    let venv = Path::new(env!("CARGO_TARGET_TMPDIR")).join("apscheduler");
-    let python = venv.join("bin/python");
-    let ready = venv.join("ready-3.11");
-    if !ready.exists() {
+/// Returns a Python interpreter with these requirements, in an environment of its own that is made once and again when
+/// they change. Tests are processes side by side; the first makes it and the others wait.
+fn python_with(name: &str, requirements: &Path) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let (venv, wanted) = (folder.join(name), std::fs::read_to_string(requirements).unwrap());
+    let (python, ready) = (venv.join("bin/python"), venv.join("ready"));
+    let lock = std::fs::File::create(folder.join(format!("{name}.lock"))).unwrap();
+    lock.lock().unwrap();
+    if std::fs::read_to_string(&ready).ok().as_ref() != Some(&wanted) {
         run("python3", &["-m", "venv", "--clear", &venv.display().to_string()]);
-        run(&python.display().to_string(), &["-m", "pip", "install", "--quiet", "apscheduler==3.11.*"]);
-        std::fs::write(&ready, "").unwrap();
+        let requirements = requirements.display().to_string();
+        run(&python.display().to_string(), &["-m", "pip", "install", "--quiet", "-r", &requirements]);
+        std::fs::write(&ready, wanted).unwrap();
     }
     python
 }
