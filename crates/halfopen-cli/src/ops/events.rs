@@ -20,9 +20,6 @@ use crate::ui;
 /// Arguments of `halfopen events`.
 #[derive(Debug, Args)]
 pub struct EventsArgs {
-    /// Which gateway is asked, if one is.
-    #[command(flatten)]
-    pub at: At,
     /// Print a JSON list
     #[arg(long, env = "HALFOPEN_JSON", value_parser = BoolishValueParser::new())]
     pub json: bool,
@@ -38,6 +35,9 @@ pub struct EventsArgs {
     /// Also what is no change of state: waits, probes, holds, the ramp
     #[arg(long, env = "HALFOPEN_ALL", value_parser = BoolishValueParser::new())]
     pub all: bool,
+    /// Which gateway is asked, if one is.
+    #[command(flatten)]
+    pub at: At,
 }
 
 pub(super) fn run(shared: &Shared, args: &EventsArgs) -> Done {

@@ -19,9 +19,6 @@ use crate::{exit, ui};
 /// Arguments of `halfopen hold`.
 #[derive(Debug, Args)]
 pub struct HoldArgs {
-    /// Which gateway is asked, if one is.
-    #[command(flatten)]
-    pub at: At,
     /// The circuit; without @ all circuits of that dependency
     #[arg(value_name = "CIRCUIT")]
     pub circuit: String,
@@ -34,6 +31,9 @@ pub struct HoldArgs {
     /// Why, for the journal and for whoever asks
     #[arg(long, env = "HALFOPEN_REASON", value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub reason: String,
+    /// Which gateway is asked, if one is.
+    #[command(flatten)]
+    pub at: At,
 }
 
 /// A state in which a circuit can be held.

@@ -13,15 +13,15 @@ use crate::ui;
 /// Arguments of `halfopen reset`.
 #[derive(Debug, Args)]
 pub struct ResetArgs {
-    /// Which gateway is asked, if one is.
-    #[command(flatten)]
-    pub at: At,
     /// The circuit; without @ all circuits of that dependency
     #[arg(value_name = "CIRCUIT")]
     pub circuit: String,
     /// Why, for the journal and for whoever asks
     #[arg(long, env = "HALFOPEN_REASON", value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub reason: String,
+    /// Which gateway is asked, if one is.
+    #[command(flatten)]
+    pub at: At,
 }
 
 pub(super) fn run(shared: &Shared, args: &ResetArgs) -> Done {

@@ -20,12 +20,12 @@ use crate::{duration, ui};
 /// Arguments of `halfopen status`.
 #[derive(Debug, Args)]
 pub struct StatusArgs {
-    /// Which gateway is asked, if one is.
-    #[command(flatten)]
-    pub at: At,
     /// Print a JSON list
     #[arg(long, env = "HALFOPEN_JSON", value_parser = BoolishValueParser::new())]
     pub json: bool,
+    /// Which gateway is asked, if one is.
+    #[command(flatten)]
+    pub at: At,
 }
 
 pub(super) fn run(shared: &Shared, args: &StatusArgs) -> Done {

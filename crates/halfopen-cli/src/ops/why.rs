@@ -19,15 +19,15 @@ use crate::{duration, ui};
 /// Arguments of `halfopen why`.
 #[derive(Debug, Args)]
 pub struct WhyArgs {
-    /// Which gateway is asked, if one is.
-    #[command(flatten)]
-    pub at: At,
     /// The circuit; without @ all circuits of that dependency
     #[arg(value_name = "CIRCUIT")]
     pub circuit: String,
     /// Print a JSON list
     #[arg(long, env = "HALFOPEN_JSON", value_parser = BoolishValueParser::new())]
     pub json: bool,
+    /// Which gateway is asked, if one is.
+    #[command(flatten)]
+    pub at: At,
 }
 
 pub(super) fn run(shared: &Shared, args: &WhyArgs) -> Done {
