@@ -33,6 +33,9 @@ use crate::ui;
 
 /// Where a caller shows its token; an operator may, too.
 pub(super) const TOKEN: HeaderName = HeaderName::from_static("halfopen-token");
+/// Where a caller that showed a token is named from then on: callers that are told apart share no kept answer. Whatever a
+/// caller writes there itself is taken out, and like all fields of ours it goes no further than the gateway.
+pub(super) const CALLER: HeaderName = HeaderName::from_static("halfopen-caller");
 /// Where browsers say from where a request comes.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -59,10 +62,6 @@ pub(super) struct Arrival {
     /// The peer as the journal names it: `http:127.0.0.1`, `unix:uid 1000`.
     pub(super) peer: String,
 }
-
-/// The name of a caller's token, among the extensions of a request: callers that are told apart share no cached answer.
-#[derive(Clone, Debug)]
-pub(super) struct Caller(#[expect(dead_code, reason = "the cache asks for it")] pub(super) String);
 
 /// What an operator's path allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,14 +157,15 @@ impl Access {
         }
     }
 
-    /// Lets a call through and returns the caller's name, if callers have names here.
+    /// Lets a call through, and names its caller in [`CALLER`] if callers have names here.
     pub(super) fn caller(
         &self,
         headers: &mut HeaderMap,
         arrival: &Arrival,
         dependency: &Dependency,
-    ) -> Result<Option<String>, Problem> {
+    ) -> Result<(), Problem> {
         let shown = headers.remove(TOKEN);
+        headers.remove(CALLER);
         if !self.callers.is_set() {
             // The policy may have gained a credential since the start.
             if !arrival.local && !dependency.wiring.credentials.is_empty() {
@@ -173,19 +173,19 @@ impl Access {
                               Start it with --caller-token-file FILE.";
                 return Err(Problem::new(Kind::TokenRefused, detail).dependency(&dependency.name));
             }
-            return Ok(None);
+            return Ok(());
         }
         let Some(shown) = shown else {
             let detail = "Send the caller's token in the field Halfopen-Token.";
             return Err(Problem::new(Kind::TokenRequired, detail).dependency(&dependency.name));
         };
-        match self.callers.name_of(shown.as_bytes()) {
-            Some(name) => Ok(Some(name)),
-            None => {
-                let detail = "The token in Halfopen-Token is not one of a caller of this gateway.";
-                Err(Problem::new(Kind::TokenRequired, detail).dependency(&dependency.name))
-            }
-        }
+        let name = self.callers.name_of(shown.as_bytes()).and_then(|name| HeaderValue::from_str(&name).ok());
+        let Some(name) = name else {
+            let detail = "The token in Halfopen-Token is not one of a caller of this gateway.";
+            return Err(Problem::new(Kind::TokenRequired, detail).dependency(&dependency.name));
+        };
+        headers.insert(CALLER, name);
+        Ok(())
     }
 
     /// Lets an operator's request through and returns who asks.

@@ -6,7 +6,7 @@ use halfopen_core::redact;
 use http::{Request, Response, Version};
 use hyper::body::Incoming;
 
-use super::access::{self, Arrival, Caller, Serves};
+use super::access::{self, Arrival, Serves};
 use super::api;
 use super::body::Body;
 use super::call;
@@ -38,10 +38,7 @@ pub(super) async fn answer(
                 .answer(Dialect::Problem);
         };
         return match gateway.access.caller(request.headers_mut(), arrival, &dependency) {
-            Ok(caller) => {
-                if let Some(name) = caller {
-                    request.extensions_mut().insert(Caller(name));
-                }
+            Ok(()) => {
                 let call = call::carry(gateway, &dependency, rest, request);
                 panics::caught(&dependency.counts, dependency.dialect, call).await
             }

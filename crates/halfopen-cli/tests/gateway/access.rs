@@ -183,6 +183,30 @@ fn callers_show_a_token_that_goes_no_further() {
     assert_eq!(gateway.ask("GET", "/circuits", &[("halfopen-token", &caller)], "").status, 403);
 }
 
+/// What is kept of one caller's answers is shown to no other, though both are sent with the same credential.
+#[test]
+fn callers_share_no_kept_answer() {
+    let stub = Stub::start();
+    stub.always(Reply::ok("for billing"));
+    let keys = "cache: { max_age_sec: 600 }\non_open: { action: [cache, fail_fast] }";
+    let starting = starting(&stub, keys);
+    let [one, other] = ["billing", "search"].map(|name| starting.token(name, "callers.tokens"));
+    let gateway = starting.word("--caller-token-file").word("callers.tokens").start();
+    let call = |token: &str, posing: &str| {
+        let fields = [("halfopen-token", token), ("halfopen-caller", posing)];
+        gateway.call("GET", "/d/up/x", &fields, b"")
+    };
+    assert_eq!(call(&one, "x").status, 200);
+    gateway.ask("POST", "/circuits/up/hold", &[], HOLD);
+    let mut kept = None;
+    crate::world::until("the call is answered from what was kept", || {
+        let answer = call(&one, "y");
+        kept = answer.field("halfopen-outcome").map(str::to_owned);
+        kept.as_deref() == Some("cached")
+    });
+    assert_eq!(call(&other, "billing").status, 503);
+}
+
 /// A unix socket is its owner's; the journal names the user.
 #[test]
 fn a_unix_socket_is_its_owners() {

@@ -1,8 +1,8 @@
 //! Tells which requests are the same: dependency, partition, caller, method, path with query, and body.
 //!
-//! The caller is everything by which it could be known to the dependency: all of its credentials and cookies, hashed with
-//! the key of this store. Two callers with different keys never see each other's answers, also where the gateway replaces
-//! those keys by its own.
+//! The caller is everything by which it could be known to the dependency, all of its credentials and cookies, and by which
+//! it is known here, hashed with the key of this store. Two callers with different keys or tokens never see each other's
+//! answers, also where the gateway replaces those keys by its own.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,6 +11,7 @@ use http::Method;
 use http::header::{AUTHORIZATION, COOKIE, HeaderMap, HeaderName, PROXY_AUTHORIZATION, RANGE};
 
 use super::rules;
+use crate::serve::access::CALLER;
 use crate::serve::partition::KEY_FIELDS;
 
 /// A request, as far as answers to it are told apart.
@@ -57,7 +58,7 @@ impl Key {
         let target = fingerprints.of([of.dependency.as_bytes(), of.path.as_bytes()]);
         let mut caller: Vec<&[u8]> = Vec::new();
         let known_by = KEY_FIELDS.iter().map(|name| HeaderName::from_static(name));
-        for name in known_by.chain([AUTHORIZATION, PROXY_AUTHORIZATION, COOKIE]) {
+        for name in known_by.chain([AUTHORIZATION, PROXY_AUTHORIZATION, COOKIE, CALLER]) {
             for value in of.headers.get_all(&name) {
                 caller.push(value.as_bytes());
             }
