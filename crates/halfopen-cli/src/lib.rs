@@ -6,6 +6,7 @@ pub mod ui;
 pub mod duration;
 mod shown;
 mod token;
+mod work;
 pub mod run;
 pub mod serve;
 pub mod ops;

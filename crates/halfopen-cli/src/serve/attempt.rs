@@ -512,7 +512,8 @@ impl Attempt<'_> {
     }
 }
 
-fn not_reached(error: &ConnectError) -> Verdict {
+/// Returns the verdict of an attempt that got no connection.
+pub(super) fn not_reached(error: &ConnectError) -> Verdict {
     let mut verdict =
         plain(Class::ConnectionFailure, "halfopen/not-reached", Reached::NotSent, "connection", &text_of(error));
     if error.is_ours() {
@@ -522,7 +523,8 @@ fn not_reached(error: &ConnectError) -> Verdict {
     verdict
 }
 
-fn lost_verdict(lost: &Lost, raced: bool) -> Verdict {
+/// Returns the verdict of an attempt whose connection broke off before an answer.
+pub(super) fn lost_verdict(lost: &Lost, raced: bool) -> Verdict {
     let why = text_of(&lost.cause);
     let reached = if lost.sent { Reached::Unknown } else { Reached::NotSent };
     if !lost.sent {

@@ -9,6 +9,7 @@
 //! is given only where there is none: refused, not reached, too late, or sent and of unknown end.
 
 mod instead;
+mod kept;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, Version};
 use hyper::body::Incoming;
 
+use super::access::CALLER;
 use super::attempt::{Attempt, Ended, Failed, Limits, Sendable};
 use super::body::Body;
 use super::credentials::{Credential, Missing};
@@ -37,6 +39,7 @@ use super::headers;
 use super::partition::{Asked, Judges};
 use super::probe;
 use super::problem::{ATTEMPTS, CIRCUIT, Kind, OUTCOME, Problem, RetryAt, SHOULD_RETRY};
+use super::queue::prefer::Prefer;
 use super::refuse::cache::{Cache, Key, Of};
 use super::refuse::queue::NotKept;
 use super::upload::Upload;
@@ -54,7 +57,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// No attempt starts with less than this left of the call's deadline, or a tenth of it, if that is less.
 const ATTEMPT_MIN: Duration = Duration::from_secs(1);
 
-/// Says why a call had no further attempt where its answer does not say it.
+/// When a full queue is worth another look.
+const FULL_FOR: Duration = Duration::from_secs(30);
+
+/// Says why a call had no further attempt, or was not kept, where its answer does not say it.
 const REASON: HeaderName = HeaderName::from_static("halfopen-reason");
 
 /// Carries a call to `dependency` through; `path` is what stood behind its name, with its leading slash and query.
@@ -130,6 +136,14 @@ struct Call<'a> {
     hop: Hop,
     /// Whether an attempt was sent and neither answered nor proved unsent.
     unknown_end: bool,
+    /// What stood behind the dependency's name.
+    path: Cow<'a, str>,
+    /// What the caller prefers.
+    prefer: Prefer,
+    /// Who calls, where callers are told apart.
+    caller: Option<HeaderValue>,
+    /// Its idempotency key, which no other call may have meanwhile.
+    key_taken: kept::KeyTaken,
 }
 
 impl<'a> Call<'a> {
@@ -180,7 +194,9 @@ impl<'a> Call<'a> {
             (Arc::clone(cache), Arc::new(key))
         });
         let kept = dependency.falls_back().then(|| Box::new(arrived.clone()));
-        let Arrived { method, path: _, mut headers, version, upload } = arrived;
+        let Arrived { method, path, mut headers, version, upload } = arrived;
+        let caller = headers.get(CALLER).cloned();
+        let prefer = Prefer::read(&headers);
         headers::to_dependency(&mut headers, upstream.host_field(), version);
         let repeatable = repeatable(dependency, &method, &headers);
         Ok(Self {
@@ -198,11 +214,18 @@ impl<'a> Call<'a> {
             cached,
             hop,
             unknown_end: false,
+            path,
+            prefer,
+            caller,
+            key_taken: None,
         })
     }
 
     async fn carry_through(mut self) -> Carried {
         self.dependency.counts.call();
+        if let Some(carried) = self.before_the_door().await {
+            return carried;
+        }
         let mut ask = Ask::Fresh;
         let mut choose = Choose::Any;
         let mut last = None;
@@ -490,20 +513,23 @@ impl<'a> Call<'a> {
             let at = jiff::Timestamp::from_millisecond(read.wall_ms).ok()?.checked_add(after).ok()?;
             Some(RetryAt { after, at })
         });
-        let text = match not_kept {
+        let text = match &not_kept {
             None => "It was not sent.".to_owned(),
             Some(why) => format!("It was not sent. {}", why.sentence()),
         };
-        self.problem(Kind::CircuitOpen, text)
+        let kind = not_kept.as_ref().and_then(NotKept::kind);
+        // A queue or a disk that is full has no hour at which it is not.
+        let retry_at = retry_at.or_else(|| kind.and_then(|_| self.retry_in(FULL_FOR)));
+        self.problem(kind.unwrap_or(Kind::CircuitOpen), text)
             .user_message(self.dependency.policy.on_open.user_message.as_deref())
             .circuit(&circuit.to_string(), state)
-            .reason(refusal.reason.as_str())
+            .reason(not_kept.as_ref().map_or(refusal.reason.as_str(), NotKept::word))
             .retry_at(retry_at)
             .answer(self.dependency.dialect)
     }
 
     /// Returns the answer to a call whose last attempt failed.
-    fn gave_up(&self, failed: Box<Failed>, why: Option<GaveUp>) -> Response<Body> {
+    fn gave_up(&self, failed: Box<Failed>, why: Option<GaveUp>, not_kept: Option<NotKept>) -> Response<Body> {
         let counts = &self.dependency.counts;
         counts.degraded.add();
         let class = failed.verdict.class;
@@ -520,6 +546,9 @@ impl<'a> Call<'a> {
         if why == Some(GaveUp::BodyNotReplayable) {
             counts.body_not_replayable.add();
             response.headers_mut().insert(REASON, HeaderValue::from_static("body_not_replayable"));
+        }
+        if let Some(why) = not_kept {
+            response.headers_mut().insert(REASON, HeaderValue::from_static(why.word()));
         }
         response
     }

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use halfopen::activation::Figures;
+use halfopen_core::job::JobState;
 use halfopen_core::permit::RefusalReason;
 use halfopen_core::snapshot::EventRecord;
 use halfopen_core::verdict::{Class, Verdict};
@@ -109,6 +110,12 @@ pub(super) struct Counts {
     pub(super) cache_answers: Count,
     /// Calls answered by another dependency.
     pub(super) fallback_answers: Count,
+    /// Calls that were kept for later, or for a person.
+    pub(super) queued: Count,
+    /// Jobs that this process claimed.
+    pub(super) jobs_claimed: Count,
+    /// Jobs that ended here, by state, in the order of [`JobState::ALL`].
+    jobs_ended: [Count; JobState::ALL.len()],
     /// Panics that were caught while a call was carried through.
     pub(super) panics: Count,
     /// How long attempts took until the head of their answer came, or the failure.
@@ -168,6 +175,35 @@ impl Counts {
         REASONS.iter().position(|known| *known == reason).map_or(0, |at| self.refused[at].total())
     }
 
+    /// Counts a job that ended, or went to a person.
+    pub(super) fn job_ended(&self, state: JobState) {
+        self.jobs_ended_many(state, 1);
+    }
+
+    /// Counts what a sweep did to jobs.
+    pub(super) fn swept(&self, records: &[&EventRecord]) {
+        for record in records {
+            let state = match record.event.as_str() {
+                "jobs_expired" => JobState::Expired,
+                "jobs_failed" => JobState::Failed,
+                "jobs_to_review" => JobState::ManualReview,
+                _ => continue,
+            };
+            self.jobs_ended_many(state, record.details.get("jobs").and_then(serde_json::Value::as_u64).unwrap_or(0));
+        }
+    }
+
+    fn jobs_ended_many(&self, state: JobState, jobs: u64) {
+        if let Some(at) = JobState::ALL.iter().position(|known| *known == state) {
+            self.jobs_ended[at].add_many(jobs);
+        }
+    }
+
+    /// Returns how many jobs ended here in a state, or went to a person.
+    pub(super) fn jobs_ended(&self, state: JobState) -> u64 {
+        JobState::ALL.iter().position(|known| *known == state).map_or(0, |at| self.jobs_ended[at].total())
+    }
+
     /// Returns how many calls there were.
     pub(super) fn calls(&self) -> u64 {
         self.per_call.calls.total()
@@ -181,7 +217,7 @@ impl Counts {
         Class::ALL.iter().position(|known| *known == class).map_or(0, |at| self.failures[at].total())
     }
 
-    /// Returns the figures of the activation line. What concerns jobs is 0 here.
+    /// Returns the figures of the activation line.
     pub(super) fn figures(&self) -> Figures {
         Figures {
             calls: self.calls(),
@@ -193,9 +229,9 @@ impl Counts {
             refused: REASONS.into_iter().map(|reason| self.refused_for(reason)).sum(),
             degraded: self.degraded.total(),
             probes: self.probes.total(),
-            queued: 0,
-            drained: 0,
-            expired: 0,
+            queued: self.queued.total(),
+            drained: self.jobs_ended(JobState::Done),
+            expired: self.jobs_ended(JobState::Expired),
             unclassified: self.attempts_of(Class::UnknownFailure),
             failed: self.failures.iter().map(Count::total).sum(),
         }

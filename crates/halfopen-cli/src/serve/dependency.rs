@@ -1,7 +1,7 @@
 //! What the gateway knows about one dependency while one policy is in force.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use halfopen::config;
 use halfopen_core::classify::raw::RawRule;
@@ -26,6 +26,9 @@ const GENERIC: &str = "generic";
 /// The field of an idempotency key where neither the policy nor the pack names another.
 const KEY_FIELD: &str = "idempotency-key";
 
+/// For how long it is remembered where neither says.
+const KEY_LIFETIME: Duration = Duration::from_secs(24 * 3600);
+
 /// One dependency under one policy.
 #[derive(Debug)]
 pub(super) struct Dependency {
@@ -49,6 +52,8 @@ pub(super) struct Dependency {
     pub(super) pool: Option<Arc<Pool>>,
     /// The field of the idempotency key that it honours, if it honours one.
     pub(super) key_field: Option<HeaderName>,
+    /// For how long it does.
+    pub(super) key_lifetime: Duration,
     /// What was done for it since the process began.
     pub(super) counts: Arc<Counts>,
     /// The retries it may have.
@@ -108,6 +113,7 @@ impl Dependency {
             name: name.to_owned(),
             policy,
             key_field: key_field(&wiring, &classifier),
+            key_lifetime: key_lifetime(&wiring, &classifier),
             wiring,
             classifier,
             dialect,
@@ -127,8 +133,14 @@ impl Dependency {
     pub(super) fn kept_bytes_max(&self, method: &Method) -> u64 {
         let policy = &self.policy;
         let compared = self.cache.is_some() && *method == Method::POST && policy.replay == Replay::Always;
-        let again = policy.retry.max_attempts.get() > 1 || self.falls_back() || compared;
+        let again = policy.retry.max_attempts.get() > 1 || self.falls_back() || self.keeps() || compared;
         if policy.mode == Mode::Enforce && again { policy.replay_body_bytes_max } else { 0 }
+    }
+
+    /// Returns whether its calls may be kept for later.
+    pub(super) fn keeps(&self) -> bool {
+        let kept = [OnOpenAction::Queue, OnOpenAction::ManualReview];
+        self.policy.mode == Mode::Enforce && self.policy.on_open.actions.iter().any(|action| kept.contains(action))
     }
 
     /// Returns whether another dependency may be asked in its place.
@@ -149,11 +161,6 @@ impl Dependency {
                 doubts.push(format!("{name}: {missing}, so calls with it are answered with 503"));
             }
         }
-        let kept = [OnOpenAction::Queue, OnOpenAction::ManualReview];
-        for action in self.policy.on_open.actions.iter().filter(|action| kept.contains(action)) {
-            let action = action.as_str();
-            doubts.push(format!("{name}: `{action}` is not in this version, so refused calls are answered with 503"));
-        }
         doubts
     }
 }
@@ -166,4 +173,10 @@ fn key_field(wiring: &config::Wiring, classifier: &Classifier) -> Option<HeaderN
         None => by_pack?,
     };
     HeaderName::from_bytes(name.as_bytes()).ok()
+}
+
+/// Returns for how long a dependency remembers such a key: as the policy says, else as its pack does.
+fn key_lifetime(wiring: &config::Wiring, classifier: &Classifier) -> Duration {
+    let by_pack = classifier.defaults().idempotency.as_ref().map(|key| key.lifetime);
+    wiring.idempotency.as_ref().and_then(|key| key.lifetime).or(by_pack).unwrap_or(KEY_LIFETIME)
 }

@@ -20,6 +20,7 @@ use super::counts::Register;
 use super::dependency::Dependency;
 use super::feed::Feed;
 use super::pulse::Lines;
+use super::queue::Queue;
 use super::reload::{Changes, Reloads, Stamp};
 use super::shutdown::Shutdown;
 use super::target::UpstreamError;
@@ -43,6 +44,8 @@ pub(super) struct Gateway {
     pub(super) lines: tokio::sync::Mutex<Lines>,
     /// How well the store served when it was looked at last.
     pub(super) last_look: LastLook,
+    /// What its calls share about the queue.
+    pub(super) queue: Queue,
     live: ArcSwap<Live>,
     /// Where the policy was read, to read it again.
     policy_path: Option<PathBuf>,
@@ -207,6 +210,7 @@ impl Gateway {
             feed: Arc::new(Feed::new()),
             lines: tokio::sync::Mutex::default(),
             last_look: LastLook::default(),
+            queue: Queue::new(),
             live: ArcSwap::from_pointee(live),
             policy_path,
             upstreams: args.upstreams.clone(),

@@ -24,6 +24,7 @@ use super::dispatch;
 use super::framing::Watched;
 use super::gateway::{Gateway, StartError};
 use super::pulse;
+use super::queue;
 use super::reload;
 use super::socket::Socket;
 use crate::ui;
@@ -64,6 +65,9 @@ struct Entrance {
     connections_max: u32,
 }
 
+/// How long giving jobs back may take once the grace is over.
+const LEAVE_WITHIN: Duration = Duration::from_secs(2);
+
 enum Listener {
     Tcp(TcpListener),
     /// With its place in the file system, which is given back with it.
@@ -88,6 +92,7 @@ pub(super) async fn serve(gateway: Arc<Gateway>, args: &ServeArgs) -> Result<End
         .collect();
     drop(alive);
     let watching = tokio::spawn(reload::watch(Arc::clone(&gateway)));
+    let mut working = queue::start(&gateway);
     loop {
         tokio::select! {
             _ = terminate.recv() => break,
@@ -100,10 +105,14 @@ pub(super) async fn serve(gateway: Arc<Gateway>, args: &ServeArgs) -> Result<End
     }
     watching.abort();
     gateway.shutdown.begin();
+    queue::finish(&gateway);
     let finished = async {
         tokio::time::sleep(args.shutdown_pause.min(args.shutdown_grace)).await;
         gateway.shutdown.stop_accepting();
         all_gone.recv().await;
+        if !working.is_finished() {
+            let _ = (&mut working).await;
+        }
     };
     let broken_off = |why: &str| {
         ui::warn(&format!("{why}; calls were broken off"));
@@ -119,6 +128,11 @@ pub(super) async fn serve(gateway: Arc<Gateway>, args: &ServeArgs) -> Result<End
     for accepting in accepting {
         // It removes its socket when it ends.
         let _ = accepting.await;
+    }
+    if !working.is_finished() {
+        queue::leave(&gateway);
+        // What is held is given back; a store that does not take it lets the leases run out.
+        let _ = tokio::time::timeout(LEAVE_WITHIN, working).await;
     }
     // It ends when nothing is accepted any more, and leaves its figures.
     let _ = beating.await;

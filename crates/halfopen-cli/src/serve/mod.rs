@@ -32,6 +32,7 @@ mod partition;
 mod probe;
 mod problem;
 mod pulse;
+mod queue;
 mod refuse;
 mod relay;
 mod reload;

@@ -62,6 +62,10 @@ pub(super) enum Kind {
     TooManyCalls,
     /// The dependency's queue is full.
     QueueFull,
+    /// The disk of the store is full.
+    StorageFull,
+    /// An earlier call with the same order key is still to be done.
+    OrderHeld,
     /// No dependency has this name.
     UnknownDependency,
     /// Nothing lies at this path.
@@ -102,6 +106,8 @@ pub(super) enum Kind {
     KeyInUse,
     /// The idempotency key was used with another payload.
     KeyReused,
+    /// The state of a job does not allow what was asked.
+    WrongState,
     /// Something of ours failed.
     Internal,
 }
@@ -123,6 +129,8 @@ impl Kind {
             Self::ShuttingDown => "shutting_down",
             Self::TooManyCalls => "too_many_calls",
             Self::QueueFull => "queue_full",
+            Self::StorageFull => "storage_full",
+            Self::OrderHeld => "order_held",
             Self::UnknownDependency => "unknown_dependency",
             Self::NotFound => "not_found",
             Self::MethodNotAllowed => "method_not_allowed",
@@ -143,6 +151,7 @@ impl Kind {
             Self::ForeignHost => "foreign_host",
             Self::KeyInUse => "key_in_use",
             Self::KeyReused => "key_reused",
+            Self::WrongState => "wrong_state",
             Self::Internal => "internal",
         }
     }
@@ -158,7 +167,8 @@ impl Kind {
             Self::UnknownDependency | Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::CallerTooSlow => StatusCode::REQUEST_TIMEOUT,
-            Self::KeyInUse => StatusCode::CONFLICT,
+            Self::KeyInUse | Self::OrderHeld | Self::WrongState => StatusCode::CONFLICT,
+            Self::StorageFull => StatusCode::INSUFFICIENT_STORAGE,
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::ForeignHost => StatusCode::MISDIRECTED_REQUEST,
@@ -196,6 +206,8 @@ impl Kind {
             Self::ShuttingDown => "The gateway is shutting down",
             Self::TooManyCalls => "The gateway carries as many calls as it may",
             Self::QueueFull => "The queue of this dependency is full",
+            Self::StorageFull => "The disk that keeps calls is full",
+            Self::OrderHeld => "An earlier call with the same order key is still to be done",
             Self::UnknownDependency => "No dependency has this name",
             Self::NotFound => "Nothing lies at this path",
             Self::MethodNotAllowed => "This method is not answered here",
@@ -216,6 +228,7 @@ impl Kind {
             Self::ForeignHost => "The request is meant for another host",
             Self::KeyInUse => "A call with this idempotency key has not ended",
             Self::KeyReused => "This idempotency key was used with another payload",
+            Self::WrongState => "The state of the job does not allow this",
             Self::Internal => "The gateway failed",
         }
     }
@@ -233,6 +246,8 @@ impl Kind {
             | Self::ShuttingDown
             | Self::TooManyCalls
             | Self::QueueFull
+            | Self::StorageFull
+            | Self::OrderHeld
             | Self::UnknownDependency
             | Self::NotFound
             | Self::MethodNotAllowed
@@ -252,14 +267,20 @@ impl Kind {
             | Self::ForeignOrigin
             | Self::ForeignHost
             | Self::KeyInUse
-            | Self::KeyReused => false,
+            | Self::KeyReused
+            | Self::WrongState => false,
         }
     }
 
     /// Returns the word of `Halfopen-Outcome`; `refused` is one that an outer halfopen never takes for a failure.
     pub(super) const fn outcome(self) -> &'static str {
         match self {
-            Self::CircuitOpen | Self::QueueFull | Self::ShuttingDown | Self::TooManyCalls => "refused",
+            Self::CircuitOpen
+            | Self::QueueFull
+            | Self::StorageFull
+            | Self::OrderHeld
+            | Self::ShuttingDown
+            | Self::TooManyCalls => "refused",
             Self::NotReached => "connection_failure",
             Self::Timeout => "timeout",
             Self::AnswerLost | Self::AnswerInvalid => "server_error",
@@ -285,7 +306,8 @@ impl Kind {
             | Self::ForeignOrigin
             | Self::ForeignHost
             | Self::KeyInUse
-            | Self::KeyReused => "rejected",
+            | Self::KeyReused
+            | Self::WrongState => "rejected",
         }
     }
 }
@@ -643,6 +665,8 @@ mod tests {
         Kind::ShuttingDown,
         Kind::TooManyCalls,
         Kind::QueueFull,
+        Kind::StorageFull,
+        Kind::OrderHeld,
         Kind::UnknownDependency,
         Kind::NotFound,
         Kind::MethodNotAllowed,
@@ -663,6 +687,7 @@ mod tests {
         Kind::ForeignHost,
         Kind::KeyInUse,
         Kind::KeyReused,
+        Kind::WrongState,
         Kind::Internal,
     ];
 }

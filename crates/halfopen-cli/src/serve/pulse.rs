@@ -37,7 +37,10 @@ pub(super) async fn beat(gateway: Arc<Gateway>, interval: Duration) {
                 let beaten = Arc::clone(&gateway);
                 let swept = tokio::task::spawn_blocking(move || {
                     // What cannot be written now is done by the next beat; health says why.
-                    let _ = beaten.door.handle.sweep(&|dependency| beaten.policy_of(dependency));
+                    let swept = beaten.door.handle.sweep(&|dependency| beaten.policy_of(dependency));
+                    for record in swept.unwrap_or_default() {
+                        beaten.door.counts.of(&record.dependency).swept(&[&record]);
+                    }
                     beaten.door.handle.tidy();
                     beaten.door.handle.health()
                 });

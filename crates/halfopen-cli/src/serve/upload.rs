@@ -72,6 +72,8 @@ enum End {
 pub(super) enum Outgoing {
     /// There is none.
     Empty,
+    /// It was kept, and is sent as a whole; nothing is left once it was.
+    Stored(Option<Bytes>),
     /// It is passed on, from the beginning.
     PassedOn {
         /// What has arrived.
@@ -307,6 +309,13 @@ impl Drop for Arriving {
     }
 }
 
+impl Outgoing {
+    /// Returns the body of a request that was kept.
+    pub(super) fn stored(body: Bytes) -> Self {
+        if body.is_empty() { Self::Empty } else { Self::Stored(Some(body)) }
+    }
+}
+
 impl Body for Outgoing {
     type Data = Bytes;
     type Error = CallerBrokeOff;
@@ -315,7 +324,11 @@ impl Body for Outgoing {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, CallerBrokeOff>>> {
-        let Self::PassedOn { body, sent, sent_bytes, over, asks } = &mut *self else { return Poll::Ready(None) };
+        let (body, sent, sent_bytes, over, asks) = match &mut *self {
+            Self::Empty => return Poll::Ready(None),
+            Self::Stored(body) => return Poll::Ready(body.take().map(|body| Ok(Frame::data(body)))),
+            Self::PassedOn { body, sent, sent_bytes, over, asks } => (body, sent, sent_bytes, over, asks),
+        };
         if *over {
             return Poll::Ready(None);
         }
@@ -350,6 +363,7 @@ impl Body for Outgoing {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Empty => true,
+            Self::Stored(body) => body.is_none(),
             Self::PassedOn { over, .. } => *over,
         }
     }
@@ -357,6 +371,7 @@ impl Body for Outgoing {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Empty => SizeHint::with_exact(0),
+            Self::Stored(body) => SizeHint::with_exact(body.as_ref().map_or(0, |body| body.len() as u64)),
             Self::PassedOn { body, sent_bytes, .. } => match lock(body).length {
                 Some(length) => SizeHint::with_exact(length.saturating_sub(*sent_bytes)),
                 None => SizeHint::default(),

@@ -1,4 +1,4 @@
-//! What is shown of circuits and of the journal, in the forms that scripts and programs rely on.
+//! What is shown of circuits, of jobs and of the journal, in the forms that scripts and programs rely on.
 //!
 //! `status --json` and `GET /circuits`, `why --json` and `GET /circuits/{id}`, `events --json` and `GET /events` are the
 //! same documents, because they are written here and nowhere else. [`Told`] can be read back from its document, so that
@@ -7,9 +7,11 @@
 pub(crate) mod when;
 mod circuit;
 mod event;
+mod job;
 mod read;
 
 pub(crate) use circuit::{Line, SHADOW, Told, fate, named, next_step, state_word};
 pub(crate) use event::{circuit_of, event_json};
+pub(crate) use job::{job_document, job_line};
 pub(crate) use read::event as read_event;
 pub(crate) use when::When;

@@ -37,5 +37,5 @@ mod streams;
 #[expect(clippy::unwrap_used, reason = "a dependency that cannot be built is a failed test")]
 mod stub;
 mod tls;
-#[expect(clippy::unwrap_used, reason = "a world that cannot be built is a failed test")]
+#[expect(clippy::unwrap_used, dead_code, reason = "a world that cannot be built is a failed test; shared")]
 mod world;

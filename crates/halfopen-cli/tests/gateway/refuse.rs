@@ -177,6 +177,7 @@ fn a_limit_that_is_too_far_away_is_passed_on_unless_there_is_something_better() 
     assert_eq!(stub.seen().len(), 1);
 }
 
+/// S037
 #[test]
 fn what_cannot_be_queued_says_so() {
     let stub = Stub::start();
@@ -184,13 +185,14 @@ fn what_cannot_be_queued_says_so() {
         &stub,
         &keys(&[OPENS, "on_open: { action: queue, queue_ttl_min: 30, user_message: processing_delayed }"]),
     );
-    assert!(gateway.said().contains("`queue` is not in this version"), "{}", gateway.said());
-    open(&gateway, &stub);
-    let answer = gateway.post("/d/up/x", "{}");
+    stub.always(Reply::new().reset());
+    assert_eq!(gateway.post("/d/up/x", "{}").problem(), "outcome_unknown");
+    let answer = gateway.call("POST", "/d/up/x", &[("authorization", "Bearer sk-of-the-caller")], b"{}");
     assert_eq!((answer.status, answer.field("halfopen-outcome")), (503, Some("refused")));
     let json = answer.json();
-    assert!(json["detail"].as_str().unwrap().contains("`queue` is not in this version, so nothing was kept"), "{json}");
-    assert_eq!(json["user_message"], "processing_delayed");
+    assert_eq!((&json["reason"], &json["user_message"]), (&"caller_secret".into(), &"processing_delayed".into()));
+    assert!(json["detail"].as_str().unwrap().contains("a secret in `authorization`"), "{json}");
+    assert_eq!(stub.seen().len(), 1);
 }
 
 /// Starts a gateway with `up`, which falls back to `spare`.

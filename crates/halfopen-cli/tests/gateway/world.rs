@@ -16,7 +16,7 @@ use crate::stub::{PATIENCE, Stub};
 #[derive(Debug)]
 pub(crate) struct Gateway {
     pub(crate) address: SocketAddr,
-    home: tempfile::TempDir,
+    home: Arc<tempfile::TempDir>,
     child: Child,
     said: Arc<(Mutex<String>, Condvar)>,
 }
@@ -53,7 +53,7 @@ pub(crate) fn policy(url: &str, keys: &str) -> String {
 /// A gateway that is about to be started.
 #[derive(Debug)]
 pub(crate) struct Starting {
-    home: tempfile::TempDir,
+    home: Arc<tempfile::TempDir>,
     words: Vec<String>,
     variables: Vec<(String, String)>,
     files_max: Option<u32>,
@@ -61,10 +61,17 @@ pub(crate) struct Starting {
 
 impl Starting {
     pub(crate) fn new(policy: &str) -> Self {
-        let home = tempfile::tempdir().unwrap();
+        let home = Arc::new(tempfile::tempdir().unwrap());
         std::fs::write(home.path().join("policy.yaml"), policy).unwrap();
         let words = ["serve", "--policy", "policy.yaml", "--listen", "127.0.0.1:0"];
         Self { home, words: words.map(str::to_owned).into(), variables: Vec::new(), files_max: None }
+    }
+
+    /// One more gateway in the home of another: with its policy, on its store.
+    pub(crate) fn beside(gateway: &Gateway) -> Self {
+        let words = ["serve", "--policy", "policy.yaml", "--listen", "127.0.0.1:0"];
+        let words = words.map(str::to_owned).into();
+        Self { home: Arc::clone(&gateway.home), words, variables: Vec::new(), files_max: None }
     }
 
     pub(crate) fn word(mut self, word: &str) -> Self {

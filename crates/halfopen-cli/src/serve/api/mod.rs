@@ -10,6 +10,7 @@ mod ask;
 mod circuits;
 mod events;
 mod health;
+mod jobs;
 mod metrics;
 mod openapi;
 mod route;
@@ -24,11 +25,12 @@ use super::body::Body;
 use super::gateway::Gateway;
 use super::problem::{Kind, Problem};
 pub(super) use health::LastLook;
+use jobs::Deed;
 use route::{Found, Operation};
 
 /// What an operation is given.
 struct Asked {
-    /// The circuit in the path, percent-decoded; empty where the path has none.
+    /// The circuit or the job in the path, percent-decoded; empty where the path has none.
     circuit: String,
     /// The query, decoded.
     query: ask::Query,
@@ -85,6 +87,13 @@ async fn operate(
         Operation::Hold => circuits::hold(gateway, asked).await,
         Operation::Release => circuits::release(gateway, asked).await,
         Operation::Reset => circuits::reset(gateway, asked).await,
+        Operation::Jobs => jobs::list(gateway, asked).await,
+        Operation::Job => jobs::one(gateway, asked).await,
+        Operation::JobResult => jobs::result(gateway, asked).await,
+        Operation::Requeue => jobs::act(gateway, asked, Deed::Requeue).await,
+        Operation::Resolve => jobs::act(gateway, asked, Deed::Resolve).await,
+        Operation::Discard => jobs::act(gateway, asked, Deed::Discard).await,
+        Operation::Cancel => jobs::act(gateway, asked, Deed::Cancel).await,
         Operation::Events => events::show(gateway, asked).await,
         Operation::Metrics => metrics::show(gateway, asked).await,
         Operation::Healthz => Ok(health::alive(asked.trusted)),

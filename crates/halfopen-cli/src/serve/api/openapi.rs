@@ -47,9 +47,13 @@ fn document() -> Value {
 fn described(operation: Operation) -> Value {
     let mut parameters: Vec<Value> = Vec::new();
     if operation.path().contains("{id}") {
+        let about = if operation.path().starts_with("/jobs") {
+            "a job: j17-9f3ac2d1"
+        } else {
+            "a circuit, percent-encoded: ocr, ocr@region=eu; without @ all circuits of that dependency"
+        };
         parameters.push(json!({
-            "name": "id", "in": "path", "required": true, "schema": { "type": "string" },
-            "description": "a circuit, percent-encoded: ocr, ocr@region=eu; without @ all circuits of that dependency",
+            "name": "id", "in": "path", "required": true, "schema": { "type": "string" }, "description": about,
         }));
     }
     for param in operation.query() {
@@ -80,6 +84,13 @@ const fn id(operation: Operation) -> &'static str {
         Operation::Hold => "holdCircuit",
         Operation::Release => "releaseCircuit",
         Operation::Reset => "resetCircuit",
+        Operation::Jobs => "listJobs",
+        Operation::Job => "explainJob",
+        Operation::JobResult => "jobResult",
+        Operation::Requeue => "requeueJob",
+        Operation::Resolve => "resolveJob",
+        Operation::Discard => "discardJob",
+        Operation::Cancel => "cancelJob",
         Operation::Events => "listEvents",
         Operation::Metrics => "metrics",
         Operation::Healthz => "alive",
@@ -95,6 +106,13 @@ const fn summary(operation: Operation) -> &'static str {
         Operation::Hold => "Keep circuits open or closed, whatever they learn",
         Operation::Release => "End a hold, and with probe_now the cooldown too",
         Operation::Reset => "Clear the history of circuits",
+        Operation::Jobs => "Jobs in the order in which they were accepted, a page at a time",
+        Operation::Job => "One job: its state, its history, its last verdict, what came back",
+        Operation::JobResult => "What came back from a job, with the status and the fields it came with",
+        Operation::Requeue => "Make a job queued again that failed, expired or waits for a person",
+        Operation::Resolve => "Say what became of a job that failed, expired or waits for a person: it counts as done",
+        Operation::Discard => "End a job that failed, expired or waits for a person",
+        Operation::Cancel => "End a job, also one that is queued or running",
         Operation::Events => "What happened to circuits: a list, or server-sent events",
         Operation::Metrics => "Figures for Prometheus",
         Operation::Healthz => "Whether the process lives",
@@ -108,8 +126,13 @@ const fn body(operation: Operation) -> Option<&'static str> {
     match operation {
         Operation::Hold => Some("HoldBody"),
         Operation::Release => Some("ReleaseBody"),
-        Operation::Reset => Some("ResetBody"),
-        Operation::Circuits
+        Operation::Reset | Operation::Discard | Operation::Cancel => Some("ReasonBody"),
+        Operation::Requeue => Some("RequeueBody"),
+        Operation::Resolve => Some("ResolveBody"),
+        Operation::Jobs
+        | Operation::Job
+        | Operation::JobResult
+        | Operation::Circuits
         | Operation::Circuit
         | Operation::Events
         | Operation::Metrics
@@ -136,6 +159,15 @@ fn good(operation: Operation) -> (&'static str, Value) {
         Operation::Circuit => ("the circuits that are meant", list("Explained")),
         Operation::Hold | Operation::Release | Operation::Reset => {
             ("the circuits as they stand afterwards", list("Steered"))
+        }
+        Operation::Jobs => ("a page of jobs", one("JobPage")),
+        Operation::Job => ("the job", one("JobExplained")),
+        Operation::JobResult => (
+            "what came back; the status is the one it came with",
+            json!({ "*/*": { "schema": {} }, "text/plain": { "schema": { "type": "string" } } }),
+        ),
+        Operation::Requeue | Operation::Resolve | Operation::Discard | Operation::Cancel => {
+            ("the job as it stands afterwards", one("JobChanged"))
         }
         Operation::Events => {
             let mut content = list("Event");
@@ -166,7 +198,7 @@ fn responses(operation: Operation) -> Value {
         responses.insert("421".to_owned(), problem("a host under which the gateway is not known"));
     }
     if operation.path().contains("{id}") {
-        responses.insert("404".to_owned(), problem("no circuit has this name; names the known ones"));
+        responses.insert("404".to_owned(), problem("nothing has this name"));
     }
     if operation.method() == Method::POST {
         responses.insert("408".to_owned(), problem("the body took too long"));
@@ -174,7 +206,19 @@ fn responses(operation: Operation) -> Value {
         responses.insert("415".to_owned(), problem("the body is not application/json"));
     }
     match operation {
-        Operation::Circuits | Operation::Circuit | Operation::Hold | Operation::Release | Operation::Reset => {
+        Operation::Requeue | Operation::Resolve | Operation::Discard | Operation::Cancel => {
+            responses
+                .insert("409".to_owned(), problem("the state of the job, or what may have run, does not allow it"));
+            responses.insert("503".to_owned(), problem("the store cannot be read or written; nothing was changed"));
+        }
+        Operation::Jobs
+        | Operation::Job
+        | Operation::JobResult
+        | Operation::Circuits
+        | Operation::Circuit
+        | Operation::Hold
+        | Operation::Release
+        | Operation::Reset => {
             responses.insert("503".to_owned(), problem("the store cannot be read or written; nothing was changed"));
         }
         Operation::Events => {
@@ -203,6 +247,31 @@ fn schemas() -> Value {
     let mut steered = line.clone();
     steered["before"] = whole(json!({ "state": state, "hold": held }));
     let reason = json!({ "type": "string", "maxLength": 500 });
+    let states = json!({ "enum": ["queued", "running", "done", "failed", "expired", "manual_review", "cancelled"] });
+    let maybe = |form: Value| json!({ "anyOf": [{ "type": "null" }, form] });
+    let truth = json!({ "type": "boolean" });
+    let job = json!({
+        "id": text, "dependency": text, "circuit": text, "account": maybe_text, "state": states, "reason": maybe_text,
+        "accepted_at": instant, "expires_at": instant, "not_before": instant, "ended_at": instant, "attempts": number,
+        "sent": number, "may_have_run": truth, "bytes": number,
+        "last": maybe(whole(json!({ "at": instant, "class": text, "rule": text, "excerpt": text }))),
+    });
+    let mut changed = job.clone();
+    changed["before"] = whole(json!({ "state": states }));
+    let mut explained = job.clone();
+    let more = json!({
+        "ttl_sec": { "type": "number" }, "on_expiry": { "enum": ["manual_review", "expired"] },
+        "lease": maybe(whole(json!({ "worker": text, "ends_at": instant }))),
+        "interrupted": number, "failed_probes": number, "result": { "type": ["object", "null"] },
+        "history": { "type": "array", "items": whole(json!({
+            "at": instant, "what": text, "from": maybe(states.clone()), "to": states, "reason": maybe_text,
+            "grant": { "type": ["integer", "null"] }, "worker": maybe_text, "charged": truth, "class": maybe_text,
+            "note": maybe_text, "retry_at": instant, "by": maybe(whole(json!({ "who": text, "reason": text }))),
+        })) },
+    });
+    for (key, form) in more.as_object().into_iter().flatten() {
+        explained[key] = form.clone();
+    }
     json!({
         "Circuit": whole(line),
         "Steered": whole(steered),
@@ -233,6 +302,20 @@ fn schemas() -> Value {
             "queued_count": { "type": ["integer", "null"] }, "probe_result": maybe_text,
             "details": { "type": "object" },
         })),
+        "JobPage": whole(json!({ "jobs": { "type": "array", "items": whole(job) }, "next": maybe_text })),
+        "JobExplained": whole(explained),
+        "JobChanged": whole(changed),
+        "RequeueBody": {
+            "type": "object", "additionalProperties": false,
+            "properties": {
+                "reason": reason, "may_have_run": truth,
+                "ttl_sec": { "type": "number", "exclusiveMinimum": 0, "maximum": 31_622_400 },
+            },
+        },
+        "ResolveBody": {
+            "type": "object", "additionalProperties": false,
+            "properties": { "reason": reason, "result": { "type": "string", "maxLength": 10_000 } },
+        },
         "HoldBody": {
             "type": "object", "additionalProperties": false, "required": ["state"],
             "properties": {
@@ -245,7 +328,7 @@ fn schemas() -> Value {
             "type": "object", "additionalProperties": false,
             "properties": { "reason": reason, "probe_now": { "type": "boolean" } },
         },
-        "ResetBody": { "type": "object", "additionalProperties": false, "properties": { "reason": reason } },
+        "ReasonBody": { "type": "object", "additionalProperties": false, "properties": { "reason": reason } },
         "Health": {
             "type": "object", "required": ["status"],
             "properties": { "status": text, "version": text, "dependencies": number },

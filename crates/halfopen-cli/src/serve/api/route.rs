@@ -18,6 +18,20 @@ pub(super) enum Operation {
     Release,
     /// Clear a circuit's history.
     Reset,
+    /// Some jobs.
+    Jobs,
+    /// One job with its history.
+    Job,
+    /// What came back from a job.
+    JobResult,
+    /// Make a job queued again.
+    Requeue,
+    /// Say what became of a job.
+    Resolve,
+    /// End a job that nobody will look at again.
+    Discard,
+    /// End a job that is open.
+    Cancel,
     /// The journal, as a list or as it grows.
     Events,
     /// Figures for Prometheus.
@@ -54,6 +68,13 @@ const CIRCUITS: &[Param] = &[
     flag("full", "with everything that explains each, as /circuits/{id} gives it"),
 ];
 
+const JOBS: &[Param] = &[
+    text("state", "only in this state: queued, running, done, failed, expired, manual_review, cancelled"),
+    text("dependency", "only of this dependency"),
+    Param { name: "limit", about: "at most so many, the oldest, 1 to 1000, default 100", kind: "integer" },
+    text("after", "begin behind this job: the `next` of the page before"),
+];
+
 const EVENTS: &[Param] = &[
     text("format", "json: a list; sse: as it grows. Without it the field Accept decides, and sse is the default"),
     text("dependency", "only of this dependency"),
@@ -69,12 +90,19 @@ const EVENTS: &[Param] = &[
 
 impl Operation {
     /// All of them, in the order of the documentation.
-    pub(super) const ALL: [Self; 10] = [
+    pub(super) const ALL: [Self; 17] = [
         Self::Circuits,
         Self::Circuit,
         Self::Hold,
         Self::Release,
         Self::Reset,
+        Self::Jobs,
+        Self::Job,
+        Self::JobResult,
+        Self::Requeue,
+        Self::Resolve,
+        Self::Discard,
+        Self::Cancel,
         Self::Events,
         Self::Metrics,
         Self::Healthz,
@@ -90,6 +118,13 @@ impl Operation {
             Self::Hold => "/circuits/{id}/hold",
             Self::Release => "/circuits/{id}/release",
             Self::Reset => "/circuits/{id}/reset",
+            Self::Jobs => "/jobs",
+            Self::Job => "/jobs/{id}",
+            Self::JobResult => "/jobs/{id}/result",
+            Self::Requeue => "/jobs/{id}/requeue",
+            Self::Resolve => "/jobs/{id}/resolve",
+            Self::Discard => "/jobs/{id}/discard",
+            Self::Cancel => "/jobs/{id}/cancel",
             Self::Events => "/events",
             Self::Metrics => "/metrics",
             Self::Healthz => "/healthz",
@@ -101,8 +136,13 @@ impl Operation {
     /// Returns the method; GET answers HEAD too.
     pub(super) const fn method(self) -> Method {
         match self {
-            Self::Hold | Self::Release | Self::Reset => Method::POST,
-            Self::Circuits
+            Self::Hold | Self::Release | Self::Reset | Self::Requeue | Self::Resolve | Self::Discard | Self::Cancel => {
+                Method::POST
+            }
+            Self::Jobs
+            | Self::Job
+            | Self::JobResult
+            | Self::Circuits
             | Self::Circuit
             | Self::Events
             | Self::Metrics
@@ -115,9 +155,18 @@ impl Operation {
     /// Returns the right it takes.
     pub(super) const fn right(self) -> Right {
         match self {
-            Self::Hold | Self::Release | Self::Reset => Right::Change,
+            Self::Hold | Self::Release | Self::Reset | Self::Requeue | Self::Resolve | Self::Discard | Self::Cancel => {
+                Right::Change
+            }
             Self::Healthz | Self::Readyz => Right::Nobody,
-            Self::Circuits | Self::Circuit | Self::Events | Self::Metrics | Self::OpenApi => Right::Read,
+            Self::Circuits
+            | Self::Circuit
+            | Self::Jobs
+            | Self::Job
+            | Self::JobResult
+            | Self::Events
+            | Self::Metrics
+            | Self::OpenApi => Right::Read,
         }
     }
 
@@ -126,7 +175,14 @@ impl Operation {
         match self {
             Self::Circuits => CIRCUITS,
             Self::Events => EVENTS,
-            Self::Circuit
+            Self::Jobs => JOBS,
+            Self::Job
+            | Self::JobResult
+            | Self::Requeue
+            | Self::Resolve
+            | Self::Discard
+            | Self::Cancel
+            | Self::Circuit
             | Self::Hold
             | Self::Release
             | Self::Reset

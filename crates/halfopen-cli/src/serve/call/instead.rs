@@ -25,7 +25,8 @@ use super::super::body::{self, Body};
 use super::super::credentials::CHOOSES;
 use super::super::partition::KEY_FIELDS;
 use super::super::problem::OUTCOME;
-use super::super::refuse::queue::{self, NotKept};
+use super::super::refuse::queue::NotKept;
+use super::kept::{Because, Known};
 use super::{Arrived, Call, Carried, GaveUp, Hop};
 
 /// Says that an answer is an old one.
@@ -42,7 +43,7 @@ const HOPS_MAX: u32 = 8;
 const BODY_WITHIN: Duration = Duration::from_secs(10);
 
 /// Names of query parameters that hold a key.
-const KEY_PARAMETERS: &[&str] = &["key", "api_key", "api-key", "apikey", "access_token", "token", "sig"];
+pub(super) const KEY_PARAMETERS: &[&str] = &["key", "api_key", "api-key", "apikey", "access_token", "token", "sig"];
 
 /// Why a call was not done.
 pub(super) enum Undone {
@@ -72,12 +73,31 @@ impl Call<'_> {
                             return carried;
                         }
                     }
-                    OnOpenAction::Queue | OnOpenAction::ManualReview => match queue::keep(*action) {
-                        Err(why) => not_kept = Some(why),
-                    },
+                    OnOpenAction::Queue | OnOpenAction::ManualReview => {
+                        let refused = match &undone {
+                            Undone::Refused(refused) => Ok(*refused),
+                            Undone::GaveUp(failed, _) => Err(failed.verdict.hint.as_ref().map(|hint| hint.until)),
+                        };
+                        let known = match refused {
+                            Ok(refused) => self.known_of(refused).await,
+                            Err(hint) => {
+                                let honoured = dependency.policy.retry.honor_retry_after;
+                                Known { retry_at: hint, stated: hint.filter(|_| honoured) }
+                            }
+                        };
+                        match self.keep(Because::OnOpen(*action), known).await {
+                            Ok(carried) => return carried,
+                            Err(why) => not_kept = Some(why),
+                        }
+                    }
                     OnOpenAction::FailFast => break,
                 }
             }
+        }
+        if let Some(why) = &not_kept
+            && let Some(carried) = self.review_beyond_ttl(why).await
+        {
+            return carried;
         }
         self.told(undone, not_kept)
     }
@@ -92,7 +112,7 @@ impl Call<'_> {
                 let class = failed.verdict.class;
                 let ours = matches!(class, Class::Auth | Class::QuotaExhausted);
                 let done = !(class.heals() || ours) || self.may_have_run();
-                Carried { response: self.gave_up(failed, why), done }
+                Carried { response: self.gave_up(failed, why, not_kept), done }
             }
         }
     }

@@ -159,6 +159,19 @@ impl Handle {
         store.submit(move |txn| accept(txn, &prepared), move |outcome| then(concluded(files.as_ref(), file, outcome)));
     }
 
+    /// Returns the job that an idempotency key belongs to, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read.
+    pub fn job_with_key(&self, dependency: &str, key: &JobKey) -> Result<Option<JobId>, StoreError> {
+        let scope = scope_of(dependency, key);
+        self.readable()?.look(|txn| {
+            let taken = txn.key(&scope)?;
+            Ok(taken.map(|taken| txn.job(taken.seq)).transpose()?.flatten().map(|row| row.id))
+        })
+    }
+
     /// Returns the open job behind which a call with this order key must wait, if there is one.
     ///
     /// # Errors
@@ -206,10 +219,14 @@ fn concluded(
 fn prepare(store: &Store, new: NewJob) -> Result<Prepared, StoreError> {
     let NewJob { mut terms, request, key, order_key, review, retry_at, bounds } = new;
     let bytes = request.bytes();
+    let same = payload_words(&request);
     let (head, body) = snapshot::encode_request(request);
-    let digest = digest(&[head.as_bytes(), &body]);
+    let digest = match &same {
+        Some(words) => digest(&[words.as_bytes(), &body]),
+        None => digest(&[head.as_bytes(), &body]),
+    };
     let dependency = terms.dependency().to_owned();
-    let scope = key.map(|key| self::digest(&[dependency.as_bytes(), key.caller.as_bytes(), key.key.as_bytes()]));
+    let scope = key.map(|key| scope_of(&dependency, &key));
     if scope.is_some() {
         // A key goes with its job.
         terms.keep = terms.keep.max(KEY_LIVES);
@@ -295,6 +312,26 @@ fn tally_of(txn: &Txn<'_>, place: &CircuitId) -> Result<Tally, StoreError> {
         tally.add(&lane.tally);
     }
     Ok(tally)
+}
+
+/// Returns what beside its body makes a request the same as another one with its key; `None` if all of it does.
+///
+/// Clients number and stamp what they repeat (`x-retry-count`, `traceparent`, `date`), so fields do not count, but for
+/// those that say what the body is.
+fn payload_words(request: &JobRequest) -> Option<String> {
+    let JobRequest::Http(http) = request else { return None };
+    let mut words = format!("{} {}", http.method, http.target);
+    for wanted in ["content-type", "content-encoding"] {
+        for (_, value) in http.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case(wanted)) {
+            words.push('\n');
+            words.push_str(&String::from_utf8_lossy(value));
+        }
+    }
+    Some(words)
+}
+
+fn scope_of(dependency: &str, key: &JobKey) -> Digest {
+    digest(&[dependency.as_bytes(), key.caller.as_bytes(), key.key.as_bytes()])
 }
 
 fn order_digest(dependency: &str, order_key: &str) -> Digest {

@@ -1,0 +1,229 @@
+//! Claims the jobs of one dependency, one after the other, as fast as the door gives them.
+//!
+//! The door says in each refusal when asking again can help; the line sleeps until then, but never for longer than a
+//! look, because an operator, a live call or another process may end the refusal sooner. A line that has nothing to
+//! claim sleeps until it is woken or time changes a job.
+//!
+//! A fault of our own (a missing credential, a binary that is not there) stops the claiming of this dependency here, not
+//! the jobs: they wait for a worker that can.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use halfopen::handle::jobs::Claim;
+use halfopen_core::permit::RefusalReason;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+use super::held::{self, Done};
+use super::performer::News;
+use super::trouble::Trouble;
+use super::{Pace, Shop};
+
+/// How long a line sleeps at most while jobs wait and the door refuses, half to one and a half times.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// Nobody asks the door again sooner.
+const PAUSE_MIN: Duration = Duration::from_millis(10);
+/// How long nothing is claimed after a fault of our own.
+const PAUSE_FAULT: Duration = Duration::from_secs(10);
+
+/// The jobs of one dependency.
+pub(super) struct Line {
+    shop: Arc<Shop>,
+    dependency: String,
+    woken: Arc<Notify>,
+    held: JoinSet<Done>,
+    trouble: Trouble,
+    /// Nothing is claimed before then, by our own fault.
+    faulty_until: Option<Instant>,
+    moved_at: Instant,
+}
+
+/// What is left of a dependency's jobs when a drain ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Left {
+    /// Which dependency.
+    pub(crate) dependency: String,
+    /// How many jobs still wait.
+    pub(crate) queued: u64,
+    /// Why no more of them was started.
+    pub(crate) why: Option<String>,
+}
+
+/// What comes after an ask.
+enum Next {
+    /// Ask again at once.
+    Ask,
+    /// Rest for so long, or until something held has ended. What is enqueued meanwhile changes nothing.
+    Rest(Duration),
+    /// Sleep until something is enqueued; at most so long, if time changes a job by itself.
+    Sleep(Option<Duration>),
+}
+
+/// What a line that drains once learned of the last ask.
+#[derive(Debug, Default)]
+struct Said {
+    why: Option<String>,
+    /// When asking again can help, if that is known; `Duration::MAX` if it never does by itself.
+    again_in: Option<Duration>,
+}
+
+impl Line {
+    pub(super) fn new(shop: Arc<Shop>, dependency: &str) -> Self {
+        let woken = shop.bell.of(dependency);
+        Self {
+            shop,
+            woken,
+            dependency: dependency.to_owned(),
+            held: JoinSet::new(),
+            trouble: Trouble::default(),
+            faulty_until: None,
+            moved_at: Instant::now(),
+        }
+    }
+
+    /// Works until the worker is told to stop; returns when nothing is held any more.
+    pub(super) async fn work(mut self) {
+        while self.shop.stop.pace() == Pace::Working {
+            let next = self.ask(&mut Said::default()).await;
+            self.rest(next).await;
+        }
+        self.finish().await;
+    }
+
+    /// Works until no job is left, or nothing has moved for `patience`, or the door refuses for longer than that.
+    pub(super) async fn drain(mut self, patience: Duration) -> Left {
+        let mut said = Said::default();
+        while self.shop.stop.pace() == Pace::Working {
+            said = Said::default();
+            let next = self.ask(&mut said).await;
+            let idle = self.held.is_empty() && !matches!(next, Next::Ask);
+            let hopeless = said.again_in.is_some_and(|wait| wait > patience);
+            if idle && (hopeless || self.queued().await == 0 || self.moved_at.elapsed() >= patience) {
+                break;
+            }
+            let next = match next {
+                Next::Sleep(_) => Next::Rest(PAUSE_MIN.saturating_mul(10)),
+                Next::Ask | Next::Rest(_) => next,
+            };
+            self.rest(next).await;
+        }
+        self.finish().await;
+        let queued = self.queued().await;
+        Left { dependency: self.dependency, queued, why: said.why }
+    }
+
+    async fn queued(&self) -> u64 {
+        self.shop.waiting().await.get(&self.dependency).copied().unwrap_or(0)
+    }
+
+    /// Asks the door for one job, and starts it.
+    async fn ask(&mut self, said: &mut Said) -> Next {
+        while let Some(done) = self.held.try_join_next() {
+            self.note(done.ok());
+        }
+        if let Some(until) = self.faulty_until {
+            let left = until.saturating_duration_since(Instant::now());
+            if !left.is_zero() {
+                return self.faulty(left, said);
+            }
+            self.faulty_until = None;
+        }
+        let policy = self.shop.performer.policy(&self.dependency);
+        if let Err(fault) = self.shop.performer.fit(&self.dependency) {
+            self.trouble.fault(&self.dependency, &fault.0);
+            said.why = Some(fault.0);
+            return self.faulty(ASK_AGAIN, said);
+        }
+        let (dependency, name, rules) = (self.dependency.clone(), self.shop.name.clone(), Arc::clone(&policy));
+        let claimed = self.shop.at_the_store(move |handle| handle.claim_job(&dependency, &rules, &name)).await;
+        let claim = match claimed {
+            Ok(claim) => claim,
+            Err(error) => {
+                said.why = Some(error.to_string());
+                let pause = self.trouble.met(&self.dependency, &error);
+                said.again_in = Some(pause);
+                return Next::Rest(pause);
+            }
+        };
+        match claim {
+            Claim::Taken(lease) => {
+                self.trouble.over(&self.dependency);
+                self.moved_at = Instant::now();
+                self.shop.performer.hear(&self.dependency, &News::Claimed);
+                self.held.spawn(held::perform(Arc::clone(&self.shop), *lease, policy));
+                Next::Ask
+            }
+            Claim::Refused { circuit, refusal } => {
+                let now = self.shop.handle.clock().now();
+                let wait = refusal.retry_at.map(|at| now.until(at));
+                said.why = Some(format!("{circuit} refuses: {}", refusal.reason.as_str()));
+                said.again_in = match refusal.reason {
+                    // A probe is judged when it ends, long before its lease is over.
+                    RefusalReason::ProbesOut => None,
+                    RefusalReason::Open | RefusalReason::Throttled | RefusalReason::Ramp | RefusalReason::Held => {
+                        Some(wait.unwrap_or(Duration::MAX))
+                    }
+                };
+                let look = ASK_AGAIN.mul_f64(0.5 + fastrand::f64());
+                Next::Rest(wait.map_or(look, |wait| wait.clamp(PAUSE_MIN, look)))
+            }
+            Claim::Nothing { next_at } => {
+                let now = self.shop.handle.clock().now();
+                // What is due already is somebody else's, or a sweep's.
+                Next::Sleep(next_at.filter(|at| *at > now).map(|at| now.until(at).max(PAUSE_MIN)))
+            }
+            Claim::Full => {
+                said.why = Some("as many jobs run as drain.max_in_flight allows".to_owned());
+                Next::Rest(ASK_AGAIN.mul_f64(0.5 + fastrand::f64()))
+            }
+        }
+    }
+
+    fn faulty(&self, left: Duration, said: &mut Said) -> Next {
+        said.why = said.why.take().or_else(|| Some("jobs cannot be performed here".to_owned()));
+        // By itself it does not get better.
+        said.again_in = Some(Duration::MAX);
+        Next::Rest(left)
+    }
+
+    /// Rests until the time is over, something was enqueued, something held has ended, or it is time to stop.
+    async fn rest(&mut self, next: Next) {
+        let (pause, listens) = match next {
+            Next::Ask => return,
+            Next::Rest(pause) => (Some(pause), false),
+            Next::Sleep(pause) => (pause, true),
+        };
+        let timer = async {
+            match pause {
+                Some(pause) => tokio::time::sleep(pause).await,
+                None => std::future::pending().await,
+            }
+        };
+        let done = tokio::select! {
+            () = timer => return,
+            () = self.woken.notified(), if listens => return,
+            () = self.shop.stop.finishing() => return,
+            Some(done) = self.held.join_next() => done,
+        };
+        self.note(done.ok());
+    }
+
+    /// Notes what became of something that was held. A panic is no news of the job: its lease runs out.
+    fn note(&mut self, done: Option<Done>) {
+        self.moved_at = Instant::now();
+        match done {
+            Some(Done::Over) | None => {}
+            Some(Done::OwnFault(fault)) => {
+                self.trouble.fault(&self.dependency, &fault);
+                self.faulty_until = Some(Instant::now() + PAUSE_FAULT);
+            }
+        }
+    }
+
+    async fn finish(&mut self) {
+        while let Some(done) = self.held.join_next().await {
+            self.note(done.ok());
+        }
+    }
+}
