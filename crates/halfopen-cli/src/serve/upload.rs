@@ -185,6 +185,11 @@ impl Upload {
         self.arriving().is_none_or(|body| body.whole || body.frames == 0)
     }
 
+    /// Returns whether it is longer than is kept, as far as is known.
+    pub(super) fn is_too_long(&self) -> bool {
+        self.arriving().is_some_and(|body| !body.whole)
+    }
+
     /// Returns all of it, if it has come to its end and was kept.
     pub(super) fn whole(&self) -> Option<Vec<Bytes>> {
         let Some(body) = self.arriving() else { return Some(Vec::new()) };

@@ -4,6 +4,10 @@
 //! The dependency and the caller are those of the gateway's tests. What must hold is read where a user reads it: in
 //! answers, in `/jobs`, and in the audit of the store. Nothing waits by sleeping.
 
+mod accepting;
+mod crash;
+mod drain;
+mod leases;
 mod ledger;
 mod story;
 

@@ -16,6 +16,7 @@ use std::time::Duration;
 use halfopen::handle::{CircuitView, StoreHealth};
 use halfopen_core::circuit::{Circuit, Status};
 use halfopen_core::event::State;
+use halfopen_core::job::JobState;
 use halfopen_core::time::Timestamp;
 use halfopen_core::verdict::Class;
 use http::Response;
@@ -33,6 +34,7 @@ use super::super::body::Body;
 use super::super::counts::{Counts, REASONS, SPANS};
 use super::super::gateway::Gateway;
 use super::super::problem::{Kind, Problem};
+use super::super::queue::progress::Progress;
 use super::circuits::at_the_store;
 use super::{Asked, answer};
 
@@ -50,7 +52,9 @@ const STATES: [State; 3] = [State::Closed, State::Open, State::HalfOpen];
 /// A counter of every dependency: its name, what it counts, and where that is.
 type Counted = (&'static str, &'static str, fn(&Counts) -> u64);
 
-const COUNTERS: [Counted; 14] = [
+const COUNTERS: [Counted; 16] = [
+    ("jobs_queued", "Calls that were kept for later, or for a person", |counts| counts.queued.total()),
+    ("jobs_claimed", "Jobs that this process claimed", |counts| counts.jobs_claimed.total()),
     ("calls", "Calls", |counts| counts.calls()),
     ("retries", "Attempts after the first of their call", |counts| counts.retries.total()),
     ("waits", "Waits that were slept", |counts| counts.waits.total()),
@@ -81,7 +85,8 @@ pub(super) async fn show(gateway: &Arc<Gateway>, asked: Asked) -> Result<Respons
         let now = handle.clock().now();
         // A store that cannot be read shows as such, and not as circuits that are all well.
         let circuits = handle.circuits(&|dependency| gateway.policy_of(dependency)).unwrap_or_default();
-        Ok(Scrape::new(gateway, circuits, now))
+        let queues = Progress::read(handle, &circuits, now);
+        Ok(Scrape { queues, ..Scrape::new(gateway, circuits, now) })
     })
     .await?;
     let mut registry = Registry::with_prefix("halfopen");
@@ -104,6 +109,7 @@ struct Scrape {
     listeners: usize,
     reloads: [(&'static str, u64); 2],
     counts: Vec<(String, Arc<Counts>)>,
+    queues: BTreeMap<String, Progress>,
 }
 
 impl Scrape {
@@ -127,6 +133,7 @@ impl Scrape {
             circuits,
             hidden,
             counts,
+            queues: BTreeMap::new(),
             ready,
             health,
             listeners: gateway.feed.listeners(),
@@ -214,6 +221,56 @@ impl Scrape {
         Ok(())
     }
 
+    /// Writes how far the queue of each dependency is.
+    fn queues(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let none = Progress::default();
+        let of = |dependency: &str| self.queues.get(dependency).unwrap_or(&none);
+        let help = "Jobs in this state";
+        let mut family = encoder.encode_descriptor("jobs", help, None, MetricType::Gauge)?;
+        for (dependency, _) in &self.counts {
+            for state in JobState::ALL {
+                let labels = [("dependency", dependency.as_str()), ("state", state.as_str())];
+                let jobs = of(dependency).figures.tally.of(state);
+                gauge(&mut family, &labels, count(usize::try_from(jobs).unwrap_or(usize::MAX)))?;
+            }
+        }
+        let help = "Seconds since the oldest job in this state was accepted";
+        let mut family = encoder.encode_descriptor("jobs_oldest_seconds", help, None, MetricType::Gauge)?;
+        for (dependency, _) in &self.counts {
+            for state in JobState::ALL {
+                let labels = [("dependency", dependency.as_str()), ("state", state.as_str())];
+                let oldest = of(dependency).figures.oldest.get(&state);
+                gauge(&mut family, &labels, oldest.map_or(0.0, |at| self.now.since(*at).as_secs_f64()))?;
+            }
+        }
+        let mut progress = |name: &str, help: &str, value: fn(&Progress) -> f64| {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            self.counts.iter().try_for_each(|(dependency, _)| {
+                gauge(&mut family, &[("dependency", dependency.as_str())], value(of(dependency)))
+            })
+        };
+        progress("drain_rate_per_second", "Held-back starts per second, 0 while there is no ramp", |progress| {
+            progress.rate.unwrap_or(0.0)
+        })?;
+        progress("drain_seconds_left", "Seconds until all that waits has started, at this rate", |progress| {
+            progress.left.map_or(0.0, |left| left.as_secs_f64())
+        })?;
+        progress("drain_late", "Waiting jobs that expire before their turn, at this rate", |progress| {
+            count(usize::try_from(progress.late).unwrap_or(usize::MAX))
+        })?;
+        let help = "Jobs that ended in this process, or went to a person, by state";
+        let mut family = encoder.encode_descriptor("jobs_ended", help, None, MetricType::Counter)?;
+        for (dependency, counts) in &self.counts {
+            for state in
+                JobState::ALL.into_iter().filter(|state| *state != JobState::Queued && *state != JobState::Running)
+            {
+                let labels = [("dependency", dependency.as_str()), ("state", state.as_str())];
+                counter(&mut family, &labels, counts.jobs_ended(state))?;
+            }
+        }
+        Ok(())
+    }
+
     fn own(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let mut single = |name: &str, help: &str, labels: &[(&str, &str)], value: f64| {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
@@ -246,6 +303,7 @@ impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         self.own(&mut encoder)?;
         self.counted(&mut encoder)?;
+        self.queues(&mut encoder)?;
         self.states(&mut encoder)?;
         let left = |at: Option<Timestamp>| at.map_or(Duration::ZERO, |at| self.now.until(at)).as_secs_f64();
         let encoder = &mut encoder;

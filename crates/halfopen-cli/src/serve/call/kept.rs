@@ -250,9 +250,9 @@ impl Call<'_> {
         }
         let within = self.left().map_or(BODY_WITHIN, |left| left.min(BODY_WITHIN));
         let Some(pieces) = self.request.upload.all(within).await else {
-            let kept = self.request.upload.can_be_sent_again();
             let max = self.dependency.policy.replay_body_bytes_max;
-            return Err(if kept { NotKept::Incomplete } else { NotKept::TooLong(max) });
+            let too_long = self.request.upload.is_too_long();
+            return Err(if too_long { NotKept::TooLong(max) } else { NotKept::Incomplete });
         };
         let mut headers = Vec::with_capacity(self.request.headers.len());
         for (name, value) in &self.request.headers {

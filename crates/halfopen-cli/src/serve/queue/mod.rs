@@ -9,6 +9,7 @@ pub(super) mod answer;
 pub(super) mod keys;
 mod perform;
 pub(super) mod prefer;
+pub(super) mod progress;
 mod performer;
 
 use std::sync::Arc;
