@@ -19,6 +19,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use halfopen_core::snapshot::EventRecord;
 use serde::{Deserialize, Serialize};
 
 use crate::store::Location;
@@ -232,6 +233,33 @@ pub fn record(
         return Err(io(io::ErrorKind::WriteZero.into()));
     }
     Ok(Recorded { store_anew })
+}
+
+/// Appends a line for each dependency whose jobs a sweep let expire, to be counted; `records` is what the sweep told the
+/// journal. Costs nothing where nothing expired.
+///
+/// # Errors
+///
+/// As [`record`].
+pub fn record_expired(store: &Location, records: &[EventRecord], at_ms: i64) -> Result<(), ActivationError> {
+    for (dependency, expired) in expired_of(records) {
+        let _ = record(store, dependency, &Figures { expired, ..Figures::default() }, &[], at_ms)?;
+    }
+    Ok(())
+}
+
+/// Returns how many jobs of each dependency went past their time to live, wherever that led them.
+#[must_use]
+pub fn expired_of(records: &[EventRecord]) -> BTreeMap<&str, u64> {
+    let mut expired = BTreeMap::new();
+    for record in records {
+        let over = matches!(record.reason.as_deref(), Some("ttl_over" | "hint_beyond_ttl"));
+        if over && matches!(record.event.as_str(), "jobs_expired" | "jobs_to_review") {
+            let jobs = record.details.get("jobs").and_then(serde_json::Value::as_u64).unwrap_or(1);
+            *expired.entry(record.dependency.as_str()).or_default() += jobs;
+        }
+    }
+    expired
 }
 
 /// Opens the file for appending and says how large it is; a file past its bound is put aside before.

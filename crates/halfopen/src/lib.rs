@@ -21,6 +21,7 @@ pub mod clock;
 pub mod config;
 pub mod store;
 pub mod activation;
+pub mod attendance;
 pub mod fingerprint;
 
 pub use halfopen_core as core;

@@ -177,6 +177,8 @@ impl World<'_> {
                 env_from: Vec::new(),
                 stdin: Vec::new(),
                 output: None,
+                profile: None,
+                timeout: None,
             }),
         }
     }

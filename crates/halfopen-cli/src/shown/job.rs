@@ -87,7 +87,7 @@ fn result_of(result: &JobResult) -> Value {
                 "cut": cut,
             })
         }
-        JobResult::Command { exit, stdout, cut, took } => {
+        JobResult::Command { exit, stdout, cut, took, .. } => {
             let (ended, code, signal) = match exit {
                 Exit::Code(code) => ("exited", Some(*code), None),
                 Exit::Signal(signal) => ("signalled", None, Some(*signal)),

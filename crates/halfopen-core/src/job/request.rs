@@ -8,6 +8,9 @@ use std::time::Duration;
 
 use crate::outcome::Exit;
 
+/// How much of a command's standard error is kept, in bytes: its end, where tools say why.
+pub const STDERR_BYTES_MAX: usize = 64 << 10;
+
 /// What a job sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobRequest {
@@ -53,6 +56,10 @@ pub struct CommandRequest {
     pub stdin: Vec<u8>,
     /// Where its standard output is to be written, if it was asked for.
     pub output: Option<Vec<u8>>,
+    /// The rule pack that judges it, if its caller named one.
+    pub profile: Option<String>,
+    /// How long an attempt may take, if its caller said so.
+    pub timeout: Option<Duration>,
 }
 
 /// What came back from the attempt that ended a job, or what an operator said became of it.
@@ -75,7 +82,9 @@ pub enum JobResult {
         exit: Exit,
         /// Its standard output, cut to the store's bound.
         stdout: Vec<u8>,
-        /// Whether it was cut.
+        /// The end of its standard error, at most [`STDERR_BYTES_MAX`] bytes, without secrets.
+        stderr: String,
+        /// Whether its standard output was cut.
         cut: bool,
         /// How long it ran.
         took: Duration,

@@ -66,6 +66,10 @@ enum StoredCall {
         env_from: Vec<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         output: Option<Bytes>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        profile: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        timeout_ms: Option<u64>,
     },
 }
 
@@ -79,8 +83,18 @@ struct StoredResult {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum StoredAnswer {
-    Http { status: u16, headers: Vec<(String, Bytes)>, cut: bool },
-    Command { exit: StoredExit, cut: bool, took_ms: u64 },
+    Http {
+        status: u16,
+        headers: Vec<(String, Bytes)>,
+        cut: bool,
+    },
+    Command {
+        exit: StoredExit,
+        cut: bool,
+        took_ms: u64,
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        stderr: String,
+    },
     Stated(String),
 }
 
@@ -119,6 +133,8 @@ pub fn encode_request(mut request: JobRequest) -> (String, Vec<u8>) {
             env: command.env.iter().map(|(name, value)| (Bytes::of(name), Bytes::of(value))).collect(),
             env_from: command.env_from,
             output: command.output.as_deref().map(Bytes::of),
+            profile: command.profile,
+            timeout_ms: command.timeout.map(millis),
         },
     };
     let text = serde_json::to_string(&StoredRequest { form: FORM, what });
@@ -136,7 +152,7 @@ pub fn decode_request(text: &str, body: Vec<u8>) -> Result<JobRequest, SnapshotE
         StoredCall::Http { method, target, headers, credential } => {
             JobRequest::Http(HttpRequest { method, target, headers: pairs(headers), credential, body: Vec::new() })
         }
-        StoredCall::Command { host, user, executable, argv, cwd, env, env_from, output } => {
+        StoredCall::Command { host, user, executable, argv, cwd, env, env_from, output, profile, timeout_ms } => {
             JobRequest::Command(CommandRequest {
                 host,
                 user,
@@ -147,6 +163,8 @@ pub fn decode_request(text: &str, body: Vec<u8>) -> Result<JobRequest, SnapshotE
                 env_from,
                 stdin: Vec::new(),
                 output: output.map(Bytes::into_vec),
+                profile,
+                timeout: timeout_ms.map(Duration::from_millis),
             })
         }
     };
@@ -164,8 +182,8 @@ pub fn encode_result(mut result: JobResult) -> (String, Vec<u8>) {
     let body = result.take_body();
     let what = match result {
         JobResult::Http { status, headers, cut, .. } => StoredAnswer::Http { status, headers: pairs_of(&headers), cut },
-        JobResult::Command { exit, cut, took, .. } => {
-            StoredAnswer::Command { exit: exit_of(exit), cut, took_ms: millis(took) }
+        JobResult::Command { exit, stderr, cut, took, .. } => {
+            StoredAnswer::Command { exit: exit_of(exit), cut, took_ms: millis(took), stderr }
         }
         JobResult::Stated(words) => StoredAnswer::Stated(words),
     };
@@ -184,9 +202,13 @@ pub fn decode_result(text: &str, bytes: Vec<u8>) -> Result<JobResult, SnapshotEr
         StoredAnswer::Http { status, headers, cut } => {
             JobResult::Http { status, headers: pairs(headers), body: Vec::new(), cut }
         }
-        StoredAnswer::Command { exit: ended, cut, took_ms } => {
-            JobResult::Command { exit: exit(&ended), stdout: Vec::new(), cut, took: Duration::from_millis(took_ms) }
-        }
+        StoredAnswer::Command { exit: ended, cut, took_ms, stderr } => JobResult::Command {
+            exit: exit(&ended),
+            stdout: Vec::new(),
+            stderr,
+            cut,
+            took: Duration::from_millis(took_ms),
+        },
         StoredAnswer::Stated(words) => JobResult::Stated(words),
     };
     result.put_body(bytes);

@@ -419,13 +419,21 @@ fn requests_and_results_are_stored_to_the_byte() {
         env_from: vec!["TOKEN".to_owned()],
         stdin: b"in".to_vec(),
         output: None,
+        profile: Some("curl".to_owned()),
+        timeout: Some(secs(5)),
     });
     for request in [http, command] {
         let (text, body) = encode_request(request.clone());
         assert_eq!(decode_request(&text, body).unwrap(), request);
     }
     let answer = JobResult::Http { status: 200, headers: vec![], body: vec![1, 2, 3], cut: false };
-    let ended = JobResult::Command { exit: Exit::Code(3), stdout: b"out".to_vec(), cut: true, took: secs(2) };
+    let ended = JobResult::Command {
+        exit: Exit::Code(3),
+        stdout: b"out".to_vec(),
+        stderr: "why".to_owned(),
+        cut: true,
+        took: secs(2),
+    };
     for result in [answer, ended, JobResult::Stated("booked by hand".to_owned())] {
         let (text, body) = encode_result(result.clone());
         assert_eq!(decode_result(&text, body).unwrap(), result);

@@ -308,6 +308,24 @@ fn the_same_key_with_another_payload_is_refused() {
     });
 }
 
+/// What is asked for again and again is done once as long as it waits, and once more if it is asked for after that.
+#[test]
+fn the_same_work_joins_the_job_that_waits_and_is_new_once_that_was_begun() {
+    on_each_store(|world| {
+        let ask = |body: &[u8]| world.door.enqueue_or_join(keyed(body, "X")).unwrap();
+        let first = ask(b"body").receipt().id;
+        let joined = ask(b"with something else in it");
+        assert!(matches!(joined, Accepted::Replayed(_)), "{joined:?}");
+        assert_eq!(joined.receipt().id, first);
+        let lease = world.taken();
+        let second = ask(b"body").receipt().id;
+        assert_ne!(second, first, "the one that runs may be past what is asked for now");
+        assert_eq!(world.finish(&lease, &success()), JobState::Done);
+        assert_eq!(ask(b"body").receipt().id, second);
+        assert_eq!(world.door.audit().unwrap().wrong, Vec::<String>::new());
+    });
+}
+
 #[test]
 fn a_full_queue_says_which_bound_it_has_reached() {
     on_each_store(|world| {

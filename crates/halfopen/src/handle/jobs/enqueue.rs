@@ -127,6 +127,16 @@ struct Prepared {
     retry_at: Option<Timestamp>,
     bounds: QueueBounds,
     mark: u32,
+    known: Known,
+}
+
+/// What a key that is known stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known {
+    /// One call: its job, whatever became of it.
+    OneCall,
+    /// The same work again: its job as long as that waits, a new one after.
+    SameWork,
 }
 
 impl Handle {
@@ -136,8 +146,22 @@ impl Handle {
     ///
     /// Why it was not stored. A [`EnqueueError::Store`] of the kind `Full` names a full disk.
     pub fn enqueue(&self, new: NewJob) -> Result<Accepted, EnqueueError> {
+        self.enqueue_as(new, Known::OneCall)
+    }
+
+    /// Stores a call whose key was made out of what it does: as long as a job with that key waits, this is that job,
+    /// whatever else the two do not share. Once that one was begun, the same work asked for again is new work.
+    ///
+    /// # Errors
+    ///
+    /// As [`Handle::enqueue`], without [`EnqueueError::KeyTaken`].
+    pub fn enqueue_or_join(&self, new: NewJob) -> Result<Accepted, EnqueueError> {
+        self.enqueue_as(new, Known::SameWork)
+    }
+
+    fn enqueue_as(&self, new: NewJob, known: Known) -> Result<Accepted, EnqueueError> {
         let store = self.job_store()?;
-        let prepared = prepare(&store, new)?;
+        let prepared = Prepared { known, ..prepare(&store, new)? };
         let file = prepared.payload.body.file().map(str::to_owned);
         let outcome = store.transact_durably(move |txn| accept(txn, &prepared));
         self.conclude(&store, file, outcome)
@@ -237,7 +261,19 @@ fn prepare(store: &Store, new: NewJob) -> Result<Prepared, StoreError> {
         Some(_) | None => Body::Inline(body),
     };
     let payload = Payload { head, body };
-    Ok(Prepared { terms, payload, bytes, digest, scope, order, review, retry_at, bounds, mark: fastrand::u32(..) })
+    Ok(Prepared {
+        terms,
+        payload,
+        bytes,
+        digest,
+        scope,
+        order,
+        review,
+        retry_at,
+        bounds,
+        mark: fastrand::u32(..),
+        known: Known::OneCall,
+    })
 }
 
 /// Accepts a job under the lock, or says why not without having changed anything.
@@ -249,10 +285,11 @@ fn accept(txn: &mut Txn<'_>, new: &Prepared) -> Result<Result<Accepted, EnqueueE
         && let Some(taken) = txn.key(scope)?
         && let Some(row) = txn.job(taken.seq)?
     {
-        if taken.payload != new.digest {
-            return Ok(Err(EnqueueError::KeyTaken(row.id)));
+        match new.known {
+            Known::OneCall if taken.payload != new.digest => return Ok(Err(EnqueueError::KeyTaken(row.id))),
+            Known::SameWork if row.job.state() != JobState::Queued => {}
+            Known::OneCall | Known::SameWork => return Ok(Ok(Accepted::Replayed(receipt(&row, tally.queued)))),
         }
-        return Ok(Ok(Accepted::Replayed(receipt(&row, tally.queued))));
     }
     if let Some(full) = refused_by_bounds(new, &tally) {
         return Ok(Err(full));
