@@ -57,6 +57,10 @@ pub enum Final {
         /// Whether an end of the refusal is known.
         end_known: bool,
     },
+    /// The call was accepted and is stored, to be done later or for a person.
+    Queued,
+    /// The call was refused and was to be stored, and the store cannot keep it.
+    NotDurable,
     /// A signal to us ended the call.
     Cancelled {
         /// Which.
@@ -116,6 +120,8 @@ pub fn code(end: Final) -> (u8, SetBy) {
         Final::Observed { exit } => child(exit),
         Final::Refused { end_known: true } => (TRY_LATER, SetBy::Halfopen),
         Final::Refused { end_known: false } => (QUOTA_EXHAUSTED, SetBy::Halfopen),
+        Final::Queued => (QUEUED, SetBy::Halfopen),
+        Final::NotDurable => (IO, SetBy::Halfopen),
         Final::Cancelled { signal } => (signalled(signal), SetBy::Signal),
         Final::OutputLost { reader_gone: true } => (signalled(SIGPIPE), SetBy::Signal),
         Final::OutputLost { reader_gone: false } => (FAILED, SetBy::Halfopen),
@@ -205,6 +211,8 @@ mod tests {
     fn our_own_noes_have_their_codes() {
         assert_eq!(code(Final::Refused { end_known: true }), (75, SetBy::Halfopen));
         assert_eq!(code(Final::Refused { end_known: false }), (69, SetBy::Halfopen));
+        assert_eq!(code(Final::Queued), (79, SetBy::Halfopen));
+        assert_eq!(code(Final::NotDurable), (74, SetBy::Halfopen));
         assert_eq!(code(Final::Cancelled { signal: 2 }), (130, SetBy::Signal));
         assert_eq!(code(Final::OutputLost { reader_gone: true }).0, 141);
         assert_eq!(code(Final::OutputLost { reader_gone: false }).0, 70);

@@ -250,7 +250,7 @@ pub fn record_expired(store: &Location, records: &[EventRecord], at_ms: i64) -> 
 
 /// Returns how many jobs of each dependency went past their time to live, wherever that led them.
 #[must_use]
-pub fn expired_of(records: &[EventRecord]) -> BTreeMap<&str, u64> {
+pub fn expired_of<'a>(records: impl IntoIterator<Item = &'a EventRecord>) -> BTreeMap<&'a str, u64> {
     let mut expired = BTreeMap::new();
     for record in records {
         let over = matches!(record.reason.as_deref(), Some("ttl_over" | "hint_beyond_ttl"));

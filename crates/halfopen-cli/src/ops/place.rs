@@ -9,6 +9,7 @@ use halfopen_core::policy::{Policy, Surface};
 
 use super::Failure;
 use crate::args::Shared;
+use crate::shown::when::wall_ms;
 use crate::shown::{SHADOW, When, named};
 use crate::{exit, ui};
 
@@ -47,7 +48,9 @@ impl Place {
             StoreHealth::Lost(why) => return Err(Failure::new(exit::IO, why)),
         }
         // What cannot be written now is seen as it would be, and written by whoever comes next.
-        let _ = handle.sweep(&|dependency| self.policy(dependency));
+        if let Ok(records) = handle.sweep(&|dependency| self.policy(dependency)) {
+            let _ = activation::record_expired(&self.store, &records, wall_ms());
+        }
         Ok(handle)
     }
 

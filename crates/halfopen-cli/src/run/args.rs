@@ -60,6 +60,21 @@ pub struct RunArgs {
     /// The rule pack that judges the command [default: by the command, else by --dep]
     #[arg(long, env = "HALFOPEN_PROFILE", value_name = "PACK")]
     pub profile: Option<String>,
+    /// A variable the queued command needs whose value is read when it runs and never stored; several with commas
+    #[arg(long, env = "HALFOPEN_ENV_FROM", value_name = "NAME", value_delimiter = ',', value_parser = |w: &str| variable(w))]
+    pub env_from: Vec<String>,
+    /// A variable the queued command needs whose value of now is stored with it; several with commas
+    #[arg(long, env = "HALFOPEN_ENV", value_name = "NAME", value_delimiter = ',', value_parser = |w: &str| variable(w))]
+    pub env: Vec<String>,
+    /// Queued commands with the same key are done in the order in which they came
+    #[arg(long, env = "HALFOPEN_ORDER_KEY", value_name = "KEY")]
+    pub order_key: Option<String>,
+    /// How long a queued command is worth doing [default: the policy's queue_ttl_min, else 24h]
+    #[arg(long, env = "HALFOPEN_TTL", value_name = "DURATION", value_parser = |w: &str| parse_positive(w))]
+    pub ttl: Option<Duration>,
+    /// Queue a command also if the same one on the same input waits already
+    #[arg(long, env = "HALFOPEN_NO_COALESCE", value_parser = BoolishValueParser::new())]
+    pub no_coalesce: bool,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     pub command: Vec<OsString>,
@@ -87,6 +102,16 @@ impl ActionArg {
             Self::ManualReview => OnOpenAction::ManualReview,
         }
     }
+}
+
+/// Reads the name of a variable.
+fn variable(word: &str) -> Result<String, String> {
+    let of_a_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if word.is_empty() || word.starts_with(|c: char| c.is_ascii_digit()) || !word.chars().all(of_a_name) {
+        // Not quoted: what stands behind a `=` may be the very secret that is not to be shown.
+        return Err("write the name of a variable alone, for example OCR_TOKEN; its value is read from it".to_owned());
+    }
+    Ok(word.to_owned())
 }
 
 /// Reads a number of attempts, within the bound that holds for the policy's.

@@ -205,12 +205,12 @@ impl<'a> Hearing<'a> {
 
 /// Returns the clocks for reading an outcome. The local zone is looked up only where a clock time may have been printed:
 /// it costs as much as all the rest of a run that went well.
-fn reading(clock: &Clock, ear: &Ear<'_>, exit: Exit) -> ReadAt {
+pub(super) fn reading(clock: &Clock, ear: &Ear<'_>, exit: Exit) -> ReadAt {
     if exit == Exit::Code(0) && !ear.heard().error_line { ReadAt::utc(clock.now()) } else { clock.read() }
 }
 
 /// Puts the verdict of an inner run in the place of ours: it knew what it was looking at.
-fn take_over(verdict: &mut Verdict, inner: &Inner, at: &ReadAt) {
+pub(super) fn take_over(verdict: &mut Verdict, inner: &Inner, at: &ReadAt) {
     verdict.class = inner.class;
     verdict.about = Inner::about();
     verdict.hint = inner.hint(at.wall_ms, at.now);
@@ -262,7 +262,7 @@ impl Listener for Hearing<'_> {
 #[must_use]
 pub(super) fn environment(told: Option<OsString>, key: Option<&str>) -> Vec<(&'static str, OsString)> {
     let outer = told.map(|told| (super::nested::VARIABLE, told));
-    let key = key.map(|key| ("HALFOPEN_IDEMPOTENCY_KEY", OsString::from(key)));
+    let key = key.map(|key| (super::keep::KEY_VARIABLE, OsString::from(key)));
     outer.into_iter().chain(key).collect()
 }
 

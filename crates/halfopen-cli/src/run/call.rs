@@ -107,6 +107,8 @@ impl<'a> Call<'a> {
         }
         Done {
             ending,
+            goes_on: self.attempts > 0 && self.goes_on().is_some(),
+            source: self.source,
             attempts: self.attempts,
             elapsed: self.started.elapsed(),
             figures: self.figures,
@@ -253,6 +255,7 @@ impl<'a> Call<'a> {
         let spec = Spec {
             command: &command,
             env: &[],
+            elsewhere: None,
             attended: self.attended,
             out: Out::Held { bytes_max: policy.stdout_hold_bytes_max },
             limits: Limits {
@@ -305,6 +308,7 @@ impl<'a> Call<'a> {
         let spec = Spec {
             command: &command,
             env: &env,
+            elsewhere: None,
             attended: self.attended,
             out: if live { Out::Live } else { Out::Held { bytes_max: policy.stdout_hold_bytes_max } },
             limits: self.limits(),

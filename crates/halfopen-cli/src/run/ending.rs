@@ -11,6 +11,7 @@ use halfopen_core::verdict::{Class, Verdict};
 use rustix::process::Signal;
 
 use super::child::sink::Stdout;
+use super::child::source::Source;
 
 /// The last attempt, as far as it still matters.
 #[derive(Debug)]
@@ -109,6 +110,10 @@ impl Reason {
 pub(super) struct Done {
     /// How it ended.
     pub ending: Ending,
+    /// Whether it has begun something in the tool's own session, which a beginning anew would do twice.
+    pub goes_on: bool,
+    /// Its input.
+    pub source: Source,
     /// How often the command was run.
     pub attempts: u32,
     /// The whole call, waits included.
@@ -120,6 +125,31 @@ pub(super) struct Done {
 }
 
 impl Ending {
+    /// Returns whether the call may be done later by somebody else: it was refused, or it gave up on a class that heals,
+    /// with an end that is known and nothing of it seen.
+    pub(super) fn may_be_kept(&self, at_terminal: bool) -> bool {
+        match self {
+            Self::Refused { .. } => true,
+            Self::Judged { last, stdout, gave_up: Some(Reason::Core(why)) } => {
+                let known = match why {
+                    // That a second time is safe has been asked before these.
+                    GiveUp::AttemptsUsed
+                    | GiveUp::WaitTooLong { .. }
+                    | GiveUp::DeadlineTooNear
+                    | GiveUp::BudgetUsed => true,
+                    GiveUp::DoesNotHeal | GiveUp::Forbidden | GiveUp::UnknownEnd | GiveUp::WorkShown => false,
+                };
+                known && last.verdict.class.heals() && (at_terminal || stdout.passed() == 0)
+            }
+            Self::Judged { .. }
+            | Self::Observed { .. }
+            | Self::NotRun { .. }
+            | Self::Cancelled { .. }
+            | Self::ReaderGone
+            | Self::Broken(_) => false,
+        }
+    }
+
     /// Returns whether the call's work was left undone because of the dependency.
     pub(super) fn is_degraded(&self) -> bool {
         match self {

@@ -1,15 +1,20 @@
 //! Ends a run: hands on the output, says what there is to say, writes the report and the activation line, returns the
 //! code.
 
+use std::io::IsTerminal as _;
 use std::os::fd::AsFd as _;
 
 use halfopen::activation;
+use halfopen::attendance;
 use halfopen::handle::{Handle, StoreHealth};
 use halfopen_core::circuit::{LastFailure, Status};
 use halfopen_core::circuit_id::CircuitId;
 use halfopen_core::event::{By, State};
+use halfopen_core::job::{self, JobState};
 use halfopen_core::outcome::Exit;
 use halfopen_core::pair::Side;
+use halfopen_core::permit::RefusalReason;
+use halfopen_core::policy::{OnExpiry, OnOpenAction};
 use halfopen_core::retry::GiveUp;
 use halfopen_core::time::Timestamp;
 use halfopen_core::verdict::{Class, Verdict};
@@ -21,6 +26,7 @@ use super::child::poll;
 use super::child::signals::{Asked, Signals};
 use super::child::sink::{Lost, Outlet, Stdout};
 use super::ending::{Done, Ending, Reason};
+use super::keep::{Keeper, Kept, NotKept};
 use super::plan::Plan;
 use super::report::{Evidence, Failure, Report};
 use super::say::{self, Message};
@@ -44,33 +50,38 @@ pub(super) struct Finish<'a> {
 
 impl Finish<'_> {
     /// Ends the run; returns its exit code.
-    pub(super) fn finish(mut self, done: Done) -> u8 {
+    pub(super) fn finish(mut self, mut done: Done) -> u8 {
         let mut report = Report::new(&self.plan.policy.dependency, &self.plan.circuit().to_string());
         report.attempts = done.attempts;
         report.elapsed_s = done.elapsed.as_secs_f64();
         if done.ending.is_degraded() {
             report.user_message.clone_from(&self.plan.policy.on_open.user_message);
         }
-        let end = self.end(done.ending, &mut report);
+        let kept = self.keep(&mut done);
+        let end = match kept {
+            Some(Ok(kept)) => {
+                done.figures.queued += u64::from(!kept.joined);
+                self.kept(&done.ending, &kept, &mut report)
+            }
+            Some(Err(not_kept)) => self.not_kept(done.ending, &not_kept, &mut report),
+            None => self.end(done.ending, &mut report),
+        };
         let (code, set_by) = exit::code(end);
         (report.exit_code, report.set_by) = (code, set_by.as_str());
         self.say_if_the_store_was_lost();
-        write(&report, self.args, self.plan.outer.is_some() && report.class.as_deref() != Some("success"));
+        // Whoever is around us need not repeat what succeeded or is going to be done.
+        let inside = self.plan.outer.is_some() && report.job_id.is_none() && report.class.as_deref() != Some("success");
+        write(&report, self.args, inside);
         self.record(&done.figures, &done.unclassified);
         code
     }
 
     /// Hands on the output and fills in the report.
     fn end(&mut self, ending: Ending, report: &mut Report) -> Final {
-        let clock = self.handle.clock();
+        let message = self.undone(&ending, report);
+        self.say(message);
         match ending {
-            Ending::Judged { last, stdout, gave_up } => {
-                note_verdict(report, &last.verdict, last.exit);
-                report.gave_up = gave_up.map(Reason::as_str);
-                let again_at = self.again_at(&last.verdict, gave_up);
-                self.note_time(report, again_at);
-                let message = say::failed(self.plan, &last, gave_up, again_at, report.attempts, clock);
-                self.say(message);
+            Ending::Judged { last, stdout, .. } => {
                 let judged = Final::Judged { class: last.verdict.class, exit: last.exit };
                 if exit::passes_output(last.verdict.class) { self.hand_on(stdout, judged, report) } else { judged }
             }
@@ -92,22 +103,7 @@ impl Finish<'_> {
                 ui::error(&format!("command `{command}` {what}"));
                 Final::Judged { class: Class::UnknownFailure, exit }
             }
-            Ending::Refused { side, refusal, last } => {
-                let behind = self.last_failure(side);
-                if let Some(last) = &last {
-                    note_verdict(report, &last.verdict, last.exit);
-                } else {
-                    report.class = behind.as_ref().map(|behind| behind.class.to_string());
-                }
-                report.circuit = say::circuit_of(self.plan, side);
-                report.error = Some(say::error_of(refusal.reason).to_owned());
-                report.last_failure = behind.as_ref().map(Failure::remembered);
-                self.note_time(report, refusal.retry_at);
-                let held = self.held_by(side);
-                let message = say::refused(self.plan, side, &refusal, held.as_ref(), behind.as_ref(), clock);
-                self.say(Some(message));
-                Final::Refused { end_known: refusal.retry_at.is_some() }
-            }
+            Ending::Refused { refusal, .. } => Final::Refused { end_known: refusal.retry_at.is_some() },
             Ending::Cancelled { signal, stdout } => {
                 report.error = Some("cancelled".to_owned());
                 let end = Final::Cancelled { signal: signal.as_raw() };
@@ -125,6 +121,129 @@ impl Finish<'_> {
                 ui::error(&format!("cannot run anything: {error}"));
                 Final::Judged { class: Class::UnknownFailure, exit: Exit::NotExecutable }
             }
+        }
+    }
+
+    /// Keeps the call for later, if the policy says so and it may be done later; `None` if neither is the case.
+    fn keep(&mut self, done: &mut Done) -> Option<Result<Kept, NotKept>> {
+        let at_terminal = std::io::stdout().is_terminal();
+        if self.plan.observes() || done.goes_on || !done.ending.may_be_kept(at_terminal) {
+            return None;
+        }
+        let stated = self.stated(&done.ending);
+        let (plan, source) = (self.plan, &mut done.source);
+        let mut keeper =
+            Keeper { plan, args: self.args, handle: self.handle, signals: &mut *self.signals, source, stated };
+        let mut first = None;
+        for action in &plan.policy.on_open.actions {
+            let review = match action {
+                OnOpenAction::Queue => None,
+                OnOpenAction::ManualReview => Some(job::Reason::Policy),
+                OnOpenAction::FailFast => return first.map(Err),
+                OnOpenAction::Cache | OnOpenAction::Fallback => continue,
+            };
+            match keeper.keep(review) {
+                Ok(kept) => return Some(Ok(kept)),
+                Err(not_kept) => first = first.or(Some(not_kept)),
+            }
+        }
+        match first? {
+            NotKept::Beyond(beyond) if plan.policy.on_open.on_expiry == OnExpiry::ManualReview => {
+                let kept = keeper.keep(Some(job::Reason::HintBeyondTtl));
+                Some(kept.map(|kept| Kept { beyond: Some(beyond), ..kept }))
+            }
+            not_kept => Some(Err(not_kept)),
+        }
+    }
+
+    /// Returns before when the call cannot be done, by the dependency's own word: a cooldown of ours is none.
+    fn stated(&self, ending: &Ending) -> Option<Timestamp> {
+        match ending {
+            Ending::Refused { side, refusal, .. } => {
+                let stated = match refusal.reason {
+                    RefusalReason::Throttled => true,
+                    RefusalReason::Open => {
+                        self.status(self.circuit(*side)).is_some_and(|status| status.reason == Some("long_wait"))
+                    }
+                    RefusalReason::ProbesOut | RefusalReason::Ramp | RefusalReason::Held => false,
+                };
+                refusal.retry_at.filter(|_| stated)
+            }
+            Ending::Judged { last, .. } => {
+                let honours = self.plan.policy.retry.honor_retry_after;
+                last.verdict.hint.as_ref().filter(|_| honours).map(|hint| hint.until)
+            }
+            Ending::Observed { .. }
+            | Ending::NotRun { .. }
+            | Ending::Cancelled { .. }
+            | Ending::ReaderGone
+            | Ending::Broken(_) => None,
+        }
+    }
+
+    /// Says what was kept: the job's id on standard output and nothing else, the rest on standard error.
+    fn kept(&mut self, ending: &Ending, kept: &Kept, report: &mut Report) -> Final {
+        let clock = self.handle.clock();
+        let why = self.undone(ending, report);
+        let receipt = &kept.receipt;
+        report.job_id = Some(receipt.id.to_string());
+        report.job_state = Some(receipt.state.as_str());
+        report.job_expires_at = iso_time(receipt.expires_at, clock);
+        let kept = say::kept(self.plan, kept, report.user_message.as_deref(), clock);
+        let text = why.into_iter().map(|message| message.text).chain([kept.text]).collect::<Vec<_>>().join("\n");
+        self.say(Some(Message { text, hint: kept.hint }));
+        ui::data(&receipt.id.to_string());
+        if receipt.state == JobState::Queued && !self.args.quiet && attendance::is_missed(&self.plan.store) {
+            ui::warn(&say::nobody_works(&self.plan.store, self.plan.policy_file()));
+        }
+        Final::Queued
+    }
+
+    /// Ends a call that was to be kept and was not, as if nobody had asked for that, and says why.
+    fn not_kept(&mut self, ending: Ending, not_kept: &NotKept, report: &mut Report) -> Final {
+        if let NotKept::Cancelled(signal) = not_kept {
+            report.error = Some("cancelled".to_owned());
+            return Final::Cancelled { signal: signal.as_raw() };
+        }
+        let refused = matches!(ending, Ending::Refused { .. });
+        let end = self.end(ending, report);
+        report.not_queued = Some(not_kept.word());
+        let text = format!("{}: not queued: {not_kept}", self.plan.circuit());
+        self.say(Some(Message { text, hint: not_kept.hint().map(str::to_owned) }));
+        // A store that cannot keep anything is not healed by coming back later.
+        if refused && matches!(not_kept, NotKept::NotDurable(_)) { Final::NotDurable } else { end }
+    }
+
+    /// Fills in why a call was not done; returns what to say about it.
+    fn undone(&self, ending: &Ending, report: &mut Report) -> Option<Message> {
+        let clock = self.handle.clock();
+        match ending {
+            Ending::Refused { side, refusal, last } => {
+                let behind = self.last_failure(*side);
+                if let Some(last) = last {
+                    note_verdict(report, &last.verdict, last.exit);
+                } else {
+                    report.class = behind.as_ref().map(|behind| behind.class.to_string());
+                }
+                report.circuit = say::circuit_of(self.plan, *side);
+                report.error = Some(say::error_of(refusal.reason).to_owned());
+                report.last_failure = behind.as_ref().map(Failure::remembered);
+                self.note_time(report, refusal.retry_at);
+                let held = self.held_by(*side);
+                Some(say::refused(self.plan, *side, refusal, held.as_ref(), behind.as_ref(), clock))
+            }
+            Ending::Judged { last, gave_up, .. } => {
+                note_verdict(report, &last.verdict, last.exit);
+                report.gave_up = gave_up.map(Reason::as_str);
+                let again_at = self.again_at(&last.verdict, *gave_up);
+                self.note_time(report, again_at);
+                say::failed(self.plan, last, *gave_up, again_at, report.attempts, clock)
+            }
+            Ending::Observed { .. }
+            | Ending::NotRun { .. }
+            | Ending::Cancelled { .. }
+            | Ending::ReaderGone
+            | Ending::Broken(_) => None,
         }
     }
 

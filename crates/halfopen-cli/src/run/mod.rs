@@ -13,6 +13,7 @@ mod door;
 mod ending;
 mod finish;
 mod guard;
+mod keep;
 mod nested;
 mod plan;
 mod report;
@@ -59,7 +60,10 @@ pub fn run(shared: &Shared, args: &RunArgs) -> u8 {
     }
     if health == StoreHealth::Good {
         // Without a daemon, whoever comes by lets time pass for everybody. What cannot be done now is done by the next.
-        let _swept = handle.sweep(&|name| plan.policy_of(name));
+        if let Ok(records) = handle.sweep(&|name| plan.policy_of(name)) {
+            // A figure that cannot be left here is not worth a word.
+            let _ = halfopen::activation::record_expired(&plan.store, &records, wait::wall_now_ms());
+        }
     }
     let attended = attended(args);
     let prepared = Signals::listen(attended).and_then(|signals| {

@@ -5,7 +5,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use halfopen::config::{Config, ConfigError, Level};
+use halfopen::config::{Config, ConfigError, Level, Wiring};
 use halfopen::handle::Route;
 use halfopen::store::{Location, StoreError};
 use halfopen_core::circuit_id::{CircuitId, CircuitIdError};
@@ -14,6 +14,7 @@ use halfopen_core::policy::{Mode, OnOpenAction, Policy, ProbeWith, Surface};
 
 use super::RunArgs;
 use super::behind::{Behind, base_name, is_shell, look_through};
+use super::keep;
 use super::nested::Outer;
 use crate::args::Shared;
 
@@ -44,6 +45,8 @@ pub(super) struct Plan {
     pub refusal_wait: Duration,
     /// Whether the dependency honours an idempotency key, as far as the policy says.
     pub honours_key: bool,
+    /// The ways to and from the dependency, and how much of it may be queued.
+    pub wiring: Wiring,
     /// The run we are inside of, if any.
     pub outer: Option<Outer>,
     /// Where circuits are kept.
@@ -176,6 +179,11 @@ impl Plan {
             (max_wait, refusal_wait) = (longest, longest);
         }
 
+        if keep::inside_a_job() {
+            // The job around us is queued already, and goes back there if this fails.
+            policy.on_open.actions.retain(|action| !is_kept(*action));
+        }
+
         let mut warnings = unavailable(&policy);
         if !own_rules && pipes_in_shell(&args.command) {
             warnings.push(format!(
@@ -202,6 +210,7 @@ impl Plan {
             max_wait,
             refusal_wait,
             honours_key,
+            wiring: dependency.wiring,
             outer,
             store,
             warnings,
@@ -212,6 +221,12 @@ impl Plan {
     /// Returns the rules of any dependency, one that is only watched included.
     pub(super) fn policy_of(&self, name: &str) -> Policy {
         self.config.dependency(name.strip_suffix(SHADOW).unwrap_or(name), Surface::Run).policy
+    }
+
+    /// Returns the policy file, if there is one.
+    #[must_use]
+    pub(super) fn policy_file(&self) -> Option<&std::path::Path> {
+        self.config.path.as_deref()
     }
 
     /// Returns whether we only watch.
@@ -250,6 +265,14 @@ fn profile_of(behind: &Behind, dependency: Option<&str>) -> Known {
     }
 }
 
+/// Returns the rule pack of a command that is done for a dependency.
+#[expect(dead_code, reason = "what performs jobs asks for it")]
+pub(super) fn pack_of(behind: &Behind, dependency: &str) -> &'static str {
+    match profile_of(behind, Some(dependency)) {
+        Known::ByCommand(pack) | Known::ByDependency(pack) => pack,
+    }
+}
+
 fn route(name: &str, args: &RunArgs, mode: Mode) -> Result<Route, PlanError> {
     let shadowed;
     let dependency = match mode {
@@ -282,7 +305,15 @@ fn name_of_command(base: &str) -> String {
     if name.is_empty() { "command".to_owned() } else { name }
 }
 
-/// Returns a warning for each thing that this surface or this version does not have.
+/// Returns whether an action stores the call.
+const fn is_kept(action: OnOpenAction) -> bool {
+    match action {
+        OnOpenAction::Queue | OnOpenAction::ManualReview => true,
+        OnOpenAction::FailFast | OnOpenAction::Cache | OnOpenAction::Fallback => false,
+    }
+}
+
+/// Returns a warning for each thing that this surface does not have.
 fn unavailable(policy: &Policy) -> Vec<String> {
     let name = &policy.dependency;
     let mut warnings: Vec<String> = Vec::new();
@@ -290,12 +321,7 @@ fn unavailable(policy: &Policy) -> Vec<String> {
         warnings.push(format!("{name}: probe `{url}` is for `halfopen serve` only; the command itself probes"));
     }
     warnings.extend(policy.on_open.actions.iter().filter_map(|action| match action {
-        OnOpenAction::FailFast => None,
-        OnOpenAction::Queue | OnOpenAction::ManualReview => Some(format!(
-            "{name}: on_open.action `{}` needs the durable queue, which this version does not have; \
-                 a refused call fails fast with exit code 75",
-            action.as_str()
-        )),
+        OnOpenAction::FailFast | OnOpenAction::Queue | OnOpenAction::ManualReview => None,
         OnOpenAction::Cache | OnOpenAction::Fallback => Some(format!(
             "{name}: on_open.action `{}` is for `halfopen serve` only; a refused command fails fast",
             action.as_str()

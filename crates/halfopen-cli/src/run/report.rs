@@ -55,6 +55,12 @@ pub(super) struct Report {
     pub user_message: Option<String>,
     /// The job that will do it later.
     pub job_id: Option<String>,
+    /// The state of that job: `queued`, or `manual_review`.
+    pub job_state: Option<&'static str>,
+    /// When that job's time to live ends, in UTC.
+    pub job_expires_at: Option<String>,
+    /// Why the call was not queued, if it was to be.
+    pub not_queued: Option<&'static str>,
 }
 
 /// What a rule saw, secrets replaced.
@@ -107,6 +113,9 @@ impl Report {
             last_failure: None,
             user_message: None,
             job_id: None,
+            job_state: None,
+            job_expires_at: None,
+            not_queued: None,
         }
     }
 

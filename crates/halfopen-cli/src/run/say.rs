@@ -1,11 +1,15 @@
 //! Finds the words for what a run does: which circuit, why, how long, what next. A run that went well says nothing.
 
+use std::path::Path;
 use std::time::Duration;
 
 use halfopen::clock::Clock;
 use halfopen::handle::StoreHealth;
+use halfopen::handle::jobs::Receipt;
+use halfopen::store::Location;
 use halfopen_core::circuit::LastFailure;
 use halfopen_core::event::By;
+use halfopen_core::job::JobState;
 use halfopen_core::outcome::Exit;
 use halfopen_core::pair::Side;
 use halfopen_core::permit::{Refusal, RefusalReason};
@@ -14,6 +18,7 @@ use halfopen_core::time::Timestamp;
 use halfopen_core::verdict::{Class, Verdict};
 
 use super::ending::{Last, Reason};
+use super::keep::Kept;
 use super::plan::Plan;
 use super::wait::clock_time;
 use crate::duration::show;
@@ -93,6 +98,47 @@ pub(super) fn refused(
         _ => format!("halfopen why {target}"),
     };
     Message { text: format!("{circuit}: {kind}: {why}{until}{behind}"), hint: Some(hint) }
+}
+
+/// Returns what to say about a call that was kept.
+#[must_use]
+pub(super) fn kept(plan: &Plan, kept: &Kept, user_message: Option<&str>, clock: &Clock) -> Message {
+    let Receipt { id, state, expires_at, position } = kept.receipt;
+    let circuit = plan.circuit();
+    let left = show(clock.now().until(expires_at));
+    let mut text = match (state, kept.joined) {
+        (JobState::Queued, false) => format!("{circuit}: queued as job {id}; {position} wait, it expires in {left}"),
+        (JobState::Queued, true) => format!("{circuit}: the same waits already as job {id}, which expires in {left}"),
+        (JobState::ManualReview, false) => format!("{circuit}: kept as job {id}, for a person to decide"),
+        (_, _) => format!("{circuit}: it is job {id}, which is {state}"),
+    };
+    if let Some(beyond) = &kept.beyond {
+        text.push_str(&format!(": {beyond}"));
+    }
+    if let Some(message) = user_message {
+        text.push_str(&format!("\n{message}"));
+    }
+    Message { text, hint: Some(format!("halfopen jobs show {id}")) }
+}
+
+/// Returns what to say where something was queued and nobody seems to do it.
+#[must_use]
+pub(super) fn nobody_works(store: &Location, policy: Option<&Path>) -> String {
+    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let us = std::env::current_exe().map_or_else(|_| "halfopen".to_owned(), |path| path.display().to_string());
+    let mut line = format!("* * * * * {}", shell_word(&us));
+    if let Some(path) = store.path() {
+        line.push_str(&format!(" --store {}", shell_word(&absolute(path).display().to_string())));
+    }
+    if let Some(path) = policy {
+        line.push_str(&format!(" --policy {}", shell_word(&absolute(path).display().to_string())));
+    }
+    // In a crontab `%` ends a line.
+    let line = line.replace('%', "\\%");
+    format!(
+        "no worker was seen for a quarter of an hour, so nobody would do this job; run `halfopen serve`, or add to your \
+         crontab:\n{line} drain --once"
+    )
 }
 
 /// Returns who holds a circuit open, and why, as far as that is known.

@@ -12,6 +12,7 @@ mod input;
 mod nested;
 mod observe;
 mod output;
+mod queue;
 mod report;
 mod retry;
 mod sandbox;

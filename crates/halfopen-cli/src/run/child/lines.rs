@@ -25,6 +25,9 @@ pub(super) struct Lines {
 
 impl Lines {
     pub(super) fn lay(spec: &Spec<'_>) -> io::Result<Self> {
+        if spec.out == Out::Heard {
+            return Self::to_the_listener();
+        }
         let (our_out, our_err) = (std::io::stdout(), std::io::stderr());
         let (out_tty, err_tty) = (is_terminal(&our_out), is_terminal(&our_err));
         let stderr = Live::new(Outlet::new(our_err.as_fd())?);
@@ -32,7 +35,7 @@ impl Lines {
         let to_terminal = out_pair.is_some();
         let stdout = match spec.out {
             Out::Held { bytes_max } if !to_terminal => Stdout::Held { held: sink::Held::default(), bytes_max },
-            Out::Held { .. } | Out::Live => Stdout::Live(Live::new(Outlet::new(our_out.as_fd())?)),
+            Out::Held { .. } | Out::Live | Out::Heard => Stdout::Live(Live::new(Outlet::new(our_out.as_fd())?)),
         };
         let (out, out_childs) = match out_pair {
             Some(pair) if err_tty => {
@@ -62,6 +65,22 @@ impl Lines {
             stdout,
             stderr,
             to_terminal,
+            merged: false,
+        })
+    }
+
+    /// Lays lines of which only the listener hears.
+    fn to_the_listener() -> io::Result<Self> {
+        let nowhere = std::fs::OpenOptions::new().write(true).open("/dev/null")?;
+        let (out, out_childs) = pipe()?;
+        let (err, err_childs) = pipe()?;
+        Ok(Self {
+            out: Some(out),
+            err: Some(err),
+            childs: Some((out_childs, err_childs)),
+            stdout: Stdout::Live(Live::new(Outlet::new(nowhere.as_fd())?)),
+            stderr: Live::new(Outlet::new(nowhere.as_fd())?),
+            to_terminal: false,
             merged: false,
         })
     }

@@ -15,9 +15,10 @@
 //! without `unsafe` is to have the kernel end the child when *we* are killed by SIGKILL (`PR_SET_PDEATHSIG` must be set
 //! between fork and exec): such a child runs on until it writes to a pipe nobody reads, and its permit ends by lease.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
@@ -57,12 +58,25 @@ pub struct Spec<'a> {
     pub command: &'a [OsString],
     /// Variables added to its environment.
     pub env: &'a [(&'static str, OsString)],
+    /// Where it runs, if not where and as what we do.
+    pub elsewhere: Option<Elsewhere<'a>>,
     /// Whether a person sits at the terminal.
     pub attended: Attended,
     /// What happens to its standard output.
     pub out: Out,
     /// How long it may take.
     pub limits: Limits,
+}
+
+/// Where and as what a command runs that was asked for at another time.
+#[derive(Clone, Copy, Debug)]
+pub struct Elsewhere<'a> {
+    /// The file that is executed; the first word of the command is the name it is called by.
+    pub executable: &'a OsStr,
+    /// The folder it runs in.
+    pub cwd: &'a Path,
+    /// All variables it finds, beside those of [`Spec::env`].
+    pub env: &'a [(OsString, OsString)],
 }
 
 /// What happens to standard output.
@@ -75,6 +89,8 @@ pub enum Out {
     },
     /// It is passed on as it comes.
     Live,
+    /// Only the listener hears it, and standard error as well.
+    Heard,
 }
 
 /// How long a child may take.
@@ -162,6 +178,10 @@ fn spawn(spec: &Spec<'_>, stdin: &Given, lines: &mut Lines) -> io::Result<Child>
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     }
     let start = |mut command: Command| {
+        if let Some(elsewhere) = &spec.elsewhere {
+            let theirs = elsewhere.env.iter().map(|(name, value)| (name, value));
+            command.env_clear().envs(theirs).current_dir(elsewhere.cwd);
+        }
         command.args(arguments).envs(spec.env.iter().map(|(name, value)| (name, value)));
         command.stdin(stdin.stdio()?).stdout(out.try_clone()?).stderr(err.try_clone()?);
         if spec.attended == Attended::No {
@@ -169,10 +189,13 @@ fn spawn(spec: &Spec<'_>, stdin: &Given, lines: &mut Lines) -> io::Result<Child>
         }
         command.spawn()
     };
-    match start(Command::new(program)) {
+    let file = spec.elsewhere.as_ref().map_or(program.as_os_str(), |elsewhere| elsewhere.executable);
+    let mut direct = Command::new(file);
+    direct.arg0(program);
+    match start(direct) {
         Err(error) if error.raw_os_error() == Some(Errno::NOEXEC.raw_os_error()) => {
             let mut shell = Command::new("/bin/sh");
-            shell.arg(program);
+            shell.arg(file);
             start(shell)
         }
         started => started,

@@ -5,9 +5,11 @@
 //! handler of ours would undo it.
 
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::Signal;
 use signal_hook::iterator::backend::SignalDelivery;
@@ -40,6 +42,35 @@ pub enum Asked {
 #[derive(Debug)]
 pub struct Signals {
     delivery: SignalDelivery<UnixStream, SignalOnly>,
+    /// Set once somebody in this process has asked us to end.
+    told: Option<Arc<AtomicBool>>,
+}
+
+impl Asked {
+    /// Returns the signal that asks to end, if it is one.
+    #[must_use]
+    pub const fn ends(self) -> Option<Signal> {
+        match self {
+            Self::End(signal) => Some(signal),
+            Self::PassOn(_) | Self::WindowChanged | Self::Pause => None,
+        }
+    }
+}
+
+/// Asks the holder of [`Signals`] to end, from another thread.
+#[derive(Debug)]
+pub struct Ender {
+    told: Arc<AtomicBool>,
+    pipe: UnixStream,
+}
+
+impl Ender {
+    /// Asks it to end, as SIGTERM to us would.
+    pub fn end(&self) {
+        self.told.store(true, Ordering::Release);
+        // A pipe that is full wakes as well; one whose reader is gone has nobody to tell.
+        let _ = (&self.pipe).write(&[0]);
+    }
 }
 
 /// Signals whose number is the same on every Linux and BSD we build for come from rustix; these are all we hear.
@@ -70,7 +101,23 @@ impl Signals {
         }
         wanted.retain(|signal| !is_set(ignored, *signal));
         let delivery = SignalDelivery::with_pipe(read, write, SignalOnly, &wanted)?;
-        Ok(Self { delivery })
+        Ok(Self { delivery, told: None })
+    }
+
+    /// Returns signals of which none is the process's: what hears them ends when its [`Ender`] says so. For children that
+    /// run side by side in one process, which decides itself what a signal to it means for each.
+    ///
+    /// # Errors
+    ///
+    /// If the self-pipe cannot be made.
+    pub fn told() -> io::Result<(Self, Ender)> {
+        let (read, write) = UnixStream::pair()?;
+        let pipe = write.try_clone()?;
+        pipe.set_nonblocking(true)?;
+        let none: [i32; 0] = [];
+        let delivery = SignalDelivery::with_pipe(read, write, SignalOnly, none)?;
+        let told = Arc::new(AtomicBool::new(false));
+        Ok((Self { delivery, told: Some(Arc::clone(&told)) }, Ender { told, pipe }))
     }
 
     /// Returns the descriptor that becomes readable when a signal has come.
@@ -81,15 +128,18 @@ impl Signals {
 
     /// Takes what has come, in no particular order, each kind once.
     pub fn take(&mut self) -> Vec<Asked> {
-        self.delivery
-            .pending()
-            .filter_map(|raw| {
-                if raw == Signal::TSTP.as_raw() {
-                    return Some(Asked::Pause);
-                }
-                HEARD.iter().find(|(signal, _)| signal.as_raw() == raw).map(|(_, asked)| *asked)
-            })
-            .collect()
+        let pending = self.delivery.pending().filter_map(|raw| {
+            if raw == Signal::TSTP.as_raw() {
+                return Some(Asked::Pause);
+            }
+            HEARD.iter().find(|(signal, _)| signal.as_raw() == raw).map(|(_, asked)| *asked)
+        });
+        // Looked at after the pipe was emptied, so that no call of the ender falls between the two.
+        let mut asked: Vec<Asked> = pending.collect();
+        if self.told.as_ref().is_some_and(|told| told.swap(false, Ordering::AcqRel)) {
+            asked.push(Asked::End(Signal::TERM));
+        }
+        asked
     }
 }
 

@@ -15,13 +15,18 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt as _;
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{FileType, SeekFrom};
 use rustix::io::{Errno, ioctl_fionbio, ioctl_fionread};
 use rustix::pipe::{PipeFlags, SpliceFlags};
+use rustix::process::Signal;
+
+use super::poll;
+use super::signals::{Asked, Signals};
 
 /// The first pause after a copy before looking how much of it the child has read.
 const LOOK_FIRST: Duration = Duration::from_millis(1);
@@ -55,6 +60,19 @@ pub enum Again {
     Yes,
     /// More was read than is kept.
     TooLong,
+}
+
+/// Why the whole of the input is not to be had.
+#[derive(Debug)]
+pub enum Unread {
+    /// It is longer than was asked for.
+    TooLong,
+    /// It does not end.
+    Endless,
+    /// A signal to us came first.
+    Cancelled(Signal),
+    /// It cannot be read.
+    Failed(io::Error),
 }
 
 #[derive(Debug)]
@@ -127,6 +145,26 @@ impl Source {
         match &self.kind {
             Kind::AsItIs | Kind::Empty => false,
             Kind::File { .. } | Kind::Once(_) => true,
+        }
+    }
+
+    /// Returns the whole of it, to be given to an attempt that another process makes. A pipe is read to its end, and what
+    /// was read is kept here as well.
+    ///
+    /// # Errors
+    ///
+    /// [`Unread`]; what has been read stays kept, as far as it fits.
+    pub fn whole(&mut self, bytes_max: u64, within: Duration, signals: &mut Signals) -> Result<Vec<u8>, Unread> {
+        match &mut self.kind {
+            Kind::AsItIs | Kind::Empty => Ok(Vec::new()),
+            Kind::File { input, start } => {
+                let file = File::from(input.try_clone().map_err(Unread::Failed)?);
+                read_file(&file, *start, bytes_max)
+            }
+            Kind::Once(once) => {
+                once.read_to_end(within, signals)?;
+                if once.kept.len() as u64 > bytes_max { Err(Unread::TooLong) } else { Ok(once.kept.clone()) }
+            }
         }
     }
 
@@ -345,7 +383,51 @@ impl Feed<'_> {
     }
 }
 
+/// Reads a file from `start` on, without moving where it stands.
+fn read_file(file: &File, start: u64, bytes_max: u64) -> Result<Vec<u8>, Unread> {
+    let mut all = Vec::new();
+    let mut piece = vec![0; 1 << 16];
+    loop {
+        match file.read_at(&mut piece, start + all.len() as u64) {
+            Ok(0) => return Ok(all),
+            Ok(read) => all.extend_from_slice(&piece[..read]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Unread::Failed(error)),
+        }
+        if all.len() as u64 > bytes_max {
+            return Err(Unread::TooLong);
+        }
+    }
+}
+
 impl Once {
+    /// Reads the rest of the input.
+    fn read_to_end(&mut self, within: Duration, signals: &mut Signals) -> Result<(), Unread> {
+        let until = Instant::now() + within;
+        while !self.ended {
+            if self.again == Again::TooLong {
+                return Err(Unread::TooLong);
+            }
+            let mut fds = [
+                PollFd::from_borrowed_fd(self.input.as_fd(), PollFlags::IN),
+                PollFd::from_borrowed_fd(signals.fd(), PollFlags::IN),
+            ];
+            let ready = poll(&mut fds, Some(until)).map_err(Unread::Failed)?;
+            let readable = !fds[0].revents().is_empty();
+            if let Some(signal) = signals.take().into_iter().find_map(Asked::ends) {
+                return Err(Unread::Cancelled(signal));
+            }
+            if readable {
+                // At an end that somebody has closed nothing is there to be counted, and a read says so.
+                let there = ioctl_fionread(&self.input).unwrap_or(0).max(1);
+                self.take(there).map_err(Unread::Failed)?;
+            } else if ready == 0 && Instant::now() >= until {
+                return Err(Unread::Endless);
+            }
+        }
+        Ok(())
+    }
+
     /// Takes `bytes` from the input, which has them, and keeps them if they fit.
     fn take(&mut self, bytes: u64) -> io::Result<()> {
         if bytes == 0 {

@@ -37,8 +37,14 @@ fn words(command: &[&str]) -> Vec<OsString> {
 
 fn run_with(command: &[&str], limits: Limits, source: &mut Source) -> (Ended, Ears) {
     let command = words(command);
-    let spec =
-        Spec { command: &command, env: &[], attended: Attended::No, out: Out::Held { bytes_max: 1 << 30 }, limits };
+    let spec = Spec {
+        command: &command,
+        env: &[],
+        elsewhere: None,
+        attended: Attended::No,
+        out: Out::Held { bytes_max: 1 << 30 },
+        limits,
+    };
     let mut signals = Signals::listen(Attended::No).unwrap();
     let mut ears = Ears::default();
     let ended = run(&spec, source, &mut signals, &mut ears).unwrap();

@@ -287,7 +287,7 @@ fn accept(txn: &mut Txn<'_>, new: &Prepared) -> Result<Result<Accepted, EnqueueE
     {
         match new.known {
             Known::OneCall if taken.payload != new.digest => return Ok(Err(EnqueueError::KeyTaken(row.id))),
-            Known::SameWork if row.job.state() != JobState::Queued => {}
+            Known::SameWork if !still_waits(&row, new.review) => {}
             Known::OneCall | Known::SameWork => return Ok(Ok(Accepted::Replayed(receipt(&row, tally.queued)))),
         }
     }
@@ -322,6 +322,15 @@ fn accept(txn: &mut Txn<'_>, new: &Prepared) -> Result<Result<Accepted, EnqueueE
         txn.line_up(&key, line, row.id.seq)?;
     }
     Ok(Ok(Accepted::New(receipt(&row, tally.queued + u64::from(new.review.is_none())))))
+}
+
+/// Returns whether nothing of a job was begun, so that the same work can join it: it is queued, or both are for a person.
+fn still_waits(row: &JobRow, review: Option<Reason>) -> bool {
+    match row.job.state() {
+        JobState::Queued => true,
+        JobState::ManualReview => review.is_some(),
+        JobState::Running | JobState::Done | JobState::Failed | JobState::Expired | JobState::Cancelled => false,
+    }
 }
 
 fn refused_by_bounds(new: &Prepared, tally: &Tally) -> Option<EnqueueError> {
