@@ -37,6 +37,8 @@ pub enum Command {
     Serve(Box<crate::serve::ServeArgs>),
     /// Rehearse outages with your own policy: real engine, virtual time, every row asserted
     Drill(Box<crate::drill::DrillArgs>),
+    /// Watch an outage in a minute: an OCR that hangs, a gateway before it, and what becomes of 20 invoices
+    Demo(Box<crate::demo::DemoArgs>),
     /// Everything an operator does.
     #[command(flatten)]
     Ops(crate::ops::OpsCommand),

@@ -11,3 +11,4 @@ pub mod run;
 pub mod serve;
 pub mod ops;
 pub mod drill;
+pub mod demo;

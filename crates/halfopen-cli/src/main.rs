@@ -18,6 +18,7 @@ fn main() -> ExitCode {
         Command::Run(args) => halfopen_cli::run::run(&cli.shared, args),
         Command::Serve(args) => halfopen_cli::serve::serve(&cli.shared, args),
         Command::Drill(args) => halfopen_cli::drill::drill(&cli.shared, args),
+        Command::Demo(args) => halfopen_cli::demo::demo(&cli.shared, args),
         Command::Ops(command) => halfopen_cli::ops::run(&cli.shared, command),
     })
 }
