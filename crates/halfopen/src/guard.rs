@@ -6,8 +6,8 @@
 //! loads. Everything else (failures, probes, waits, holds, a snapshot that is too old) goes through the door.
 //!
 //! The snapshot is taken by asking the core, not by a rule of its own: it says "free" only if the core would grant a
-//! fresh ask without a change and settle its success without a change. It is taken anew every 100 ms, whenever other
-//! processes wrote, and after every write of this guard; during such a write nobody is admitted from it. So nothing is
+//! fresh ask without a change and settle its success without a change. Every 100 ms it is seen whether anybody wrote or
+//! time changed a circuit, and then it is taken anew, as it is after every write of this guard; during such a write nobody is admitted from it. So nothing is
 //! sent in this process after a trip by this process, and nothing later than 250 ms after a trip by another.
 //!
 //! ```
@@ -58,6 +58,8 @@ pub struct Figures {
     pub admitted: u64,
     /// Calls that were refused.
     pub refused: u64,
+    /// Times the circuits were read for the snapshot.
+    pub reads: u64,
 }
 
 /// A call that was refused.
@@ -102,12 +104,9 @@ impl Guard {
     /// Returns a guard for the calls of `route`.
     #[must_use]
     pub fn new(handle: &Arc<Handle>, route: Route, policy: Policy) -> Self {
-        let inner = Arc::new(Inner::new(handle, route, policy));
-        // Without its threads a guard works, by asking the door each time.
-        if coarse::start() && watch::watch(&inner) {
-            inner.refresh();
-        }
-        Self { inner }
+        let guard = Self::unread(handle, route, policy);
+        guard.inner.look_once();
+        guard
     }
 
     /// Makes a call if the circuit lets it through. An error counts as a failure of the dependency

@@ -17,7 +17,7 @@ mod registry;
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use halfopen_core::chance::Chance;
@@ -32,7 +32,7 @@ use halfopen_core::time::Timestamp;
 use halfopen_core::verdict::{Class, Verdict};
 
 use crate::clock::Clock;
-use crate::store::{Location, PATIENCE, Store, StoreError};
+use crate::store::{Location, Mark, PATIENCE, Store, StoreError};
 use lost::Lost;
 use registry::Seats;
 
@@ -255,8 +255,20 @@ impl Handle {
         self.tidy_after(&events);
     }
 
-    /// Foretells what a fresh ask will be answered as long as nobody changes the circuits; `None` if that takes a lock,
-    /// or if a success would have something to change.
+    /// Returns what differs whenever a circuit may have changed in between; `None` if the store cannot be used.
+    pub(crate) fn mark(&self) -> Option<StoreMark> {
+        let (store, true) = self.store()? else { return None };
+        match store.mark() {
+            Ok(mark) => Some(StoreMark { store: Arc::downgrade(&store), mark }),
+            Err(error) => {
+                self.note_lost(&error);
+                None
+            }
+        }
+    }
+
+    /// Foretells what a fresh ask will be answered until time or somebody changes the circuits; `None` if the store
+    /// cannot be used.
     pub(crate) fn forecast(&self, route: &Route, policy: &Policy) -> Option<Forecast> {
         let (store, true) = self.store()? else { return None };
         let seen = match registry::look(&store, route) {
@@ -268,21 +280,20 @@ impl Handle {
         };
         let now = self.clock.now();
         let account = seen.account.as_ref();
-        let refused = match pair::peek(&seen.place, account, policy, Ask::Fresh, now, self.chance())? {
-            Answer::Refused { side, refusal } => Some((side, refusal)),
-            Answer::Granted(pass) => {
+        let regular = |permit: &Permit| permit.kind == PermitKind::Regular;
+        let says = match pair::peek(&seen.place, account, policy, Ask::Fresh, now, self.chance()) {
+            None => Says::Ask,
+            Some(Answer::Refused { side, refusal }) => Says::Refused(side, refusal),
+            Some(Answer::Granted(pass)) => {
                 let success = Verdict::plain(Class::Success, "", Reached::Answered);
                 let free = pair::settles_for_free(&seen.place, account, policy, &pass, &success, now);
-                let regular = |permit: &Permit| permit.kind == PermitKind::Regular;
-                if !free || !regular(&pass.place) || !pass.account.as_ref().is_none_or(regular) {
-                    return None;
-                }
-                None
+                let regular = regular(&pass.place) && pass.account.as_ref().is_none_or(regular);
+                if free && regular { Says::Free } else { Says::Ask }
             }
         };
         let wakes = [seen.place.next_wake(policy), account.and_then(|circuit| circuit.next_wake(policy))];
-        let lasts = wakes.into_iter().flatten().map(|wake| now.until(wake.at)).min();
-        Some(Forecast { refused, generations: (seen.place.generation(), account.map(Circuit::generation)), lasts })
+        let wake_at = wakes.into_iter().flatten().map(|wake| wake.at).min();
+        Some(Forecast { says, generations: (seen.place.generation(), account.map(Circuit::generation)), wake_at })
     }
 
     /// Answers in up to three ways: `quick` from a plain read, if that can answer; `locked` as the only writer; and,
@@ -401,12 +412,36 @@ impl Handle {
 /// What a fresh ask will be answered for a while.
 #[derive(Clone, Debug)]
 pub(crate) struct Forecast {
-    /// The refusal; `None` if it will be granted, and its success will change nothing.
-    pub(crate) refused: Option<(Side, Refusal)>,
+    pub(crate) says: Says,
     /// The generations of place and account.
     pub(crate) generations: (u64, Option<u64>),
-    /// How long, if time alone will change it.
-    pub(crate) lasts: Option<Duration>,
+    /// When time alone changes it.
+    pub(crate) wake_at: Option<Timestamp>,
+}
+
+/// An answer that is known beforehand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Says {
+    /// Granted, and its success will change nothing.
+    Free,
+    /// Refused, and by which circuit.
+    Refused(Side, Refusal),
+    /// Whoever wants to know must take the lock, or a success would have something to change.
+    Ask,
+}
+
+/// A state of a store, told apart from all others of its own and of other stores.
+#[derive(Clone, Debug)]
+pub(crate) struct StoreMark {
+    /// A store that was lost and opened again counts anew.
+    store: Weak<Store>,
+    mark: Mark,
+}
+
+impl PartialEq for StoreMark {
+    fn eq(&self, other: &Self) -> bool {
+        self.mark == other.mark && Weak::ptr_eq(&self.store, &other.store)
+    }
 }
 
 /// The circuits of a route as a plain read saw them; where there is none, a new one.

@@ -10,15 +10,21 @@
 //! folding means that one caller's key can hold up another's. A caller that names new regions one after the other thus
 //! dodges nothing for long.
 //!
+//! A partition that no call has used for [`IDLE_MAX`], that no call is under way in and whose circuits let everybody
+//! through is forgotten when the next new one is seen, so that its name's place is free again: keys that are changed
+//! now and then do not end in `other`. One that refuses keeps its place for as long as it does.
+//!
 //! The common route (no region, nothing to split by) is one load; any other is one hash of what the call brings and one
-//! look into a map that is rarely written. Names are built only when a partition is first seen.
+//! look into a map that is rarely written. Names are built only when a partition is first seen, and nothing here reads
+//! the store: a new partition's first call asks the door, on a thread that may wait.
 
 mod model;
 mod token;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use halfopen::fingerprint::{Fingerprint, Fingerprints};
 use halfopen::guard::Guard;
@@ -47,6 +53,12 @@ const DEFAULT: &str = "default";
 /// The longest value in a circuit's name, in bytes; longer ones end in a fingerprint.
 const VALUE_BYTES_MAX: usize = 80;
 
+/// How long a partition is remembered that no call uses.
+const IDLE_MAX: Duration = Duration::from_secs(600);
+
+/// How exactly its last use is known. Nothing is forgotten more often than this.
+const USED_EVERY: Duration = Duration::from_secs(30);
+
 /// How much of a body is looked at for the name of the model, in bytes.
 pub(super) const BODY_BYTES_LOOKED_AT: usize = 256 << 10;
 
@@ -64,6 +76,7 @@ pub(super) struct Partitions {
     told_apart: Mutex<ToldApart>,
     folded: AtomicU64,
     said: AtomicBool,
+    made_at: Instant,
 }
 
 /// The circuits that judge the calls of one partition.
@@ -75,6 +88,11 @@ pub(super) struct Judges {
     pub(super) guard: Guard,
     /// What `Halfopen-Circuit` says: the account, if there is one, for it is the narrower name.
     pub(super) field: HeaderValue,
+    /// Its places among [`ToldApart`].
+    region: Option<String>,
+    account: Option<String>,
+    /// When it was last used, as [`Partitions::since_made`] says.
+    used: AtomicU64,
 }
 
 /// What a call brings that it can be told apart by.
@@ -98,11 +116,13 @@ enum Part {
     Field(HeaderName),
 }
 
-/// The values that have a partition of their own.
+/// The values that have a partition of their own, with when they were last used.
 #[derive(Debug, Default)]
 struct ToldApart {
-    regions: BTreeSet<String>,
-    accounts: BTreeSet<String>,
+    regions: BTreeMap<String, u64>,
+    accounts: BTreeMap<String, u64>,
+    /// When it was last seen what can be forgotten.
+    looked_through: u64,
 }
 
 impl Partitions {
@@ -132,6 +152,7 @@ impl Partitions {
             told_apart: Mutex::new(ToldApart::default()),
             folded: AtomicU64::new(0),
             said: AtomicBool::new(false),
+            made_at: Instant::now(),
         })
     }
 
@@ -141,23 +162,24 @@ impl Partitions {
         if self.split.contains(&Part::Model) { BODY_BYTES_LOOKED_AT } else { 0 }
     }
 
-    /// Returns the circuits that judge a call. Reads the store when a partition is seen for the first time.
+    /// Returns the circuits that judge a call. Does not block.
     pub(super) fn judges(&self, asked: &Asked<'_>) -> Arc<Judges> {
         let region = asked.headers.get(REGION).filter(|region| !region.is_empty());
         let found = self.values(asked);
         if region.is_none() && found.is_empty() {
-            return self.whole();
+            return Arc::clone(self.whole.get_or_init(|| Arc::new(self.guarded(None, None))));
         }
-        let key = self.key(region, &found);
+        let (key, used) = (self.key(region, &found), self.since_made(Instant::now()));
         if let Some(judges) = self.seen.read().unwrap_or_else(PoisonError::into_inner).get(&key) {
+            judges.note_use(used);
             return Arc::clone(judges);
         }
-        self.first_seen(key, region, &found)
+        self.first_seen(key, region, &found, used)
     }
 
-    /// Returns the circuit that judges calls which bring nothing to be told apart by.
-    pub(super) fn whole(&self) -> Arc<Judges> {
-        Arc::clone(self.whole.get_or_init(|| Arc::new(self.guarded(None, None))))
+    /// Returns how many times [`USED_EVERY`] has passed.
+    fn since_made(&self, now: Instant) -> u64 {
+        now.saturating_duration_since(self.made_at).as_secs() / USED_EVERY.as_secs()
     }
 
     /// Returns how many calls were judged by a partition that several share because there are too many.
@@ -211,16 +233,23 @@ impl Partitions {
     }
 
     #[cold]
-    fn first_seen(&self, key: Fingerprint, region: Option<&HeaderValue>, found: &[Option<Value<'_>>]) -> Arc<Judges> {
+    fn first_seen(
+        &self,
+        key: Fingerprint,
+        region: Option<&HeaderValue>,
+        found: &[Option<Value<'_>>],
+        used: u64,
+    ) -> Arc<Judges> {
         let region = region.map(|region| self.spelled(&normal(&String::from_utf8_lossy(region.as_bytes()))));
         let account = self.account(found);
         let max = self.policy.max_partitions.get() as usize;
         let mut told_apart = self.told_apart.lock().unwrap_or_else(PoisonError::into_inner);
-        let (region, region_folded) = fold(&mut told_apart.regions, region, max);
+        self.forget_idle(&mut told_apart, used);
+        let (region, region_folded) = fold(&mut told_apart.regions, region, max, used);
         let (account, account_folded) = match account {
             None => (None, false),
             Some((key, value)) => {
-                let (value, folded) = fold(&mut told_apart.accounts, Some(value), max);
+                let (value, folded) = fold(&mut told_apart.accounts, Some(value), max, used);
                 (value.map(|value| (key, value)), folded)
             }
         };
@@ -237,6 +266,7 @@ impl Partitions {
         };
         let mut seen = self.seen.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(judges) = seen.get(&key) {
+            judges.note_use(used);
             return Arc::clone(judges);
         }
         // Different spellings of one partition make different keys, and pairs of regions and accounts multiply. What
@@ -246,9 +276,37 @@ impl Partitions {
         {
             seen.remove(&one);
         }
-        let judges = Arc::new(self.guarded(region.as_deref(), account.as_ref().map(|(k, v)| (k.as_str(), v.as_str()))));
+        let judges = Arc::new(self.guarded(region, account));
+        judges.note_use(used);
         seen.insert(key, Arc::clone(&judges));
         judges
+    }
+
+    /// Forgets what has not been used for long and is not needed, and with it the names that only it had.
+    fn forget_idle(&self, told_apart: &mut ToldApart, used: u64) {
+        if told_apart.looked_through == used {
+            return;
+        }
+        told_apart.looked_through = used;
+        let idle_max = IDLE_MAX.as_secs() / USED_EVERY.as_secs();
+        let mut seen = self.seen.write().unwrap_or_else(PoisonError::into_inner);
+        seen.retain(|_, judges| {
+            let last = judges.used.load(Ordering::Relaxed);
+            let unused = used.saturating_sub(last) > idle_max;
+            let needed = Arc::strong_count(judges) > 1 || !judges.guard.is_at_rest();
+            let last = if unused && needed { used } else { last };
+            let (regions, accounts) = (&mut told_apart.regions, &mut told_apart.accounts);
+            for (names, name) in [(regions, &judges.region), (accounts, &judges.account)] {
+                if let Some(named_at) = name.as_ref().and_then(|name| names.get_mut(name)) {
+                    *named_at = last.max(*named_at);
+                }
+            }
+            needed || !unused
+        });
+        drop(seen);
+        let in_use = |_: &String, named_at: &mut u64| used.saturating_sub(*named_at) <= idle_max;
+        told_apart.regions.retain(in_use);
+        told_apart.accounts.retain(in_use);
     }
 
     /// Returns the key and the value of the account, if the call brings anything to know it by.
@@ -292,20 +350,18 @@ impl Partitions {
         spelled
     }
 
-    fn guarded(&self, region: Option<&str>, account: Option<(&str, &str)>) -> Judges {
+    /// Returns the circuits of a region and an account, which is a key and a value.
+    fn guarded(&self, region: Option<String>, account: Option<(String, String)>) -> Judges {
+        // A name that is too long after all is judged as one with the rest.
+        let part = |key: &str, value: &str| CircuitId::part(&self.name, key, value).ok();
         let whole = || match CircuitId::whole(&self.name) {
             Ok(id) => id,
             Err(_) => unreachable!("the name was checked when the partitions were made"),
         };
-        // A name that is too long after all is judged as one with the rest.
-        let part = |key: &str, value: &str| CircuitId::part(&self.name, key, value).ok();
-        let place = region.and_then(|region| part("region", region)).unwrap_or_else(whole);
-        let account = account.and_then(|(key, value)| part(key, value));
-        let route = Route { place, account };
-        let guard = Guard::new(&self.handle, route.clone(), Policy::clone(&self.policy));
-        let narrow = route.account.as_ref().unwrap_or(&route.place).to_string();
-        let field = HeaderValue::try_from(narrow).unwrap_or_else(|_| HeaderValue::from_static("unnamed"));
-        Judges { route, guard, field }
+        let place = region.as_deref().and_then(|region| part("region", region)).unwrap_or_else(whole);
+        let narrow = account.as_ref().and_then(|(key, value)| part(key, value));
+        let guard = Guard::unread(&self.handle, Route { place, account: narrow }, Policy::clone(&self.policy));
+        Judges { region, account: account.map(|(_, value)| value), ..Judges::of(guard) }
     }
 
     fn say_folded(&self) {
@@ -316,6 +372,22 @@ impl Partitions {
                  can hold up another; raise `max_partitions` or change `split_by`",
                 self.name
             ));
+        }
+    }
+}
+
+impl Judges {
+    fn of(guard: Guard) -> Self {
+        let route = guard.route().clone();
+        let narrow = route.account.as_ref().unwrap_or(&route.place).to_string();
+        let field = HeaderValue::try_from(narrow).unwrap_or_else(|_| HeaderValue::from_static("unnamed"));
+        Self { route, guard, field, region: None, account: None, used: AtomicU64::new(0) }
+    }
+
+    /// Written rarely, because every write takes the line from all who read it.
+    fn note_use(&self, used: u64) {
+        if self.used.load(Ordering::Relaxed) < used {
+            self.used.store(used, Ordering::Relaxed);
         }
     }
 }
@@ -355,15 +427,12 @@ fn normal(region: &str) -> String {
 }
 
 /// Returns the value if there is place for one more, else the one that all others share, and whether that is so.
-fn fold(known: &mut BTreeSet<String>, value: Option<String>, max: usize) -> (Option<String>, bool) {
+fn fold(known: &mut BTreeMap<String, u64>, value: Option<String>, max: usize, used: u64) -> (Option<String>, bool) {
     let Some(value) = value.filter(|value| !value.is_empty()) else { return (None, false) };
-    if known.contains(&value) {
-        return (Some(value), false);
-    }
-    if known.len() >= max {
+    if known.len() >= max && !known.contains_key(&value) {
         return (Some(OTHER.to_owned()), true);
     }
-    known.insert(value.clone());
+    known.insert(value.clone(), used);
     (Some(value), false)
 }
 

@@ -1,9 +1,10 @@
 //! The same door for programs that must not block: what can be answered from the snapshot at once, and the rest in
 //! steps that the program carries to a thread of its choice.
 //!
-//! [`Guard::quick`] never blocks. Everything else here may read and write the store, so an async program calls it on a
+//! [`Guard::unread`] and [`Guard::quick`] never block. Everything else here may read and write the store, so an async program calls it on a
 //! thread that may wait. That includes dropping a [`Permitted`] that holds something ([`Permitted::holds`]).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use halfopen_core::pair::{Pass, Side};
@@ -12,9 +13,9 @@ use halfopen_core::policy::Policy;
 use halfopen_core::snapshot::EventRecord;
 use halfopen_core::verdict::Verdict;
 
-use super::snapshot::Word;
-use super::{Guard, Refused, coarse, success};
-use crate::handle::Route;
+use super::snapshot::{Inner, Word};
+use super::{Guard, Refused, coarse, success, watch};
+use crate::handle::{Handle, Route};
 
 /// Leases are renewed three times before they would end, and not more often than this.
 const RENEW_SHORTEST: Duration = Duration::from_millis(20);
@@ -46,6 +47,17 @@ pub struct Renewal {
 }
 
 impl Guard {
+    /// Returns a guard without a snapshot: it takes its first one when the door is asked, or within 100 ms.
+    #[must_use]
+    pub fn unread(handle: &Arc<Handle>, route: Route, policy: Policy) -> Self {
+        let inner = Arc::new(Inner::new(handle, route, policy));
+        // Without its threads a guard works, by asking the door each time.
+        if coarse::start() && watch::watch(&inner) {
+            inner.is_watched();
+        }
+        Self { inner }
+    }
+
     /// Answers from the snapshot, without blocking; `None` if only the door can answer ([`Guard::ask_owned`]).
     #[inline]
     #[must_use]
@@ -71,6 +83,7 @@ impl Guard {
     ///
     /// The refusal.
     pub fn ask_owned(&self, ask: Ask) -> Result<Permitted, Refused> {
+        self.inner.look_once();
         let pass = self.inner.ask(ask)?;
         Ok(Permitted { guard: self.clone(), state: State::Pass(Box::new(pass)) })
     }
@@ -78,6 +91,13 @@ impl Guard {
     /// Notes that a caller which `side` refused waits and comes back: once for each caller. Blocks.
     pub fn hold_back(&self, side: Side) {
         self.inner.hold_back(side);
+    }
+
+    /// Returns whether neither a call nor a circuit needs it any more: nobody else holds it, no call that it let
+    /// through goes on, and as far as the snapshot says its circuits let everybody through.
+    #[must_use]
+    pub fn is_at_rest(&self) -> bool {
+        Arc::strong_count(&self.inner) == 1 && self.inner.word().is_free(coarse::now_ms())
     }
 
     /// Returns the circuits that judge the calls of this guard.

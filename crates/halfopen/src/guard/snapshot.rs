@@ -3,8 +3,11 @@
 //! What is published is one word: the answer, the number of the generations it rests on, and the coarse time until
 //! which it may be used. A reader needs that word and nothing else; a refusal's end stands beside it and is believed
 //! only if the word is still the same afterwards.
+//!
+//! What the core foretells holds until time changes a circuit by itself or somebody commits to the store, so a snapshot
+//! is kept good without reading the circuits as long as the store's mark is the same and no wake has come.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,7 +20,7 @@ use halfopen_core::verdict::Verdict;
 
 use super::shards::Counter;
 use super::{Figures, Refused, coarse};
-use crate::handle::{Handle, Route};
+use crate::handle::{Handle, Route, Says, StoreMark};
 
 /// How old a snapshot may be, in milliseconds of the coarse time.
 const FRESH_MS: u64 = 250;
@@ -35,6 +38,9 @@ pub(super) struct Inner {
     fast: Fast,
     admitted: Counter,
     refused: Counter,
+    reads: AtomicU64,
+    /// Whether somebody keeps the snapshot good; else there is none.
+    watched: AtomicBool,
     slow: Mutex<Slow>,
 }
 
@@ -57,6 +63,20 @@ struct Slow {
     generations: Vec<(u64, Option<u64>)>,
     /// The number of the first of them.
     first_number: u64,
+    /// What was foretold last.
+    seen: Option<Seen>,
+}
+
+/// What was foretold, and how long that holds.
+#[derive(Debug)]
+struct Seen {
+    /// The answer and the generations, as in a [`Word`] without its time.
+    answer: u64,
+    number: u64,
+    /// The state of the store before it was read.
+    mark: StoreMark,
+    /// When time alone changes it.
+    wake_at: Option<Timestamp>,
 }
 
 /// How many generations are remembered: a result of an older one is stale in any case.
@@ -134,12 +154,22 @@ impl Inner {
             fast: Fast::default(),
             admitted: Counter::new(),
             refused: Counter::new(),
+            reads: AtomicU64::new(0),
+            watched: AtomicBool::new(false),
             slow: Mutex::new(Slow::default()),
         }
     }
 
     pub(super) fn figures(&self) -> Figures {
-        Figures { admitted: self.admitted.total(), refused: self.refused.total() }
+        Figures {
+            admitted: self.admitted.total(),
+            refused: self.refused.total(),
+            reads: self.reads.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(super) fn handle(&self) -> &Arc<Handle> {
+        &self.handle
     }
 
     /// Asks the door.
@@ -254,37 +284,85 @@ impl Inner {
         self.publish(&mut slow);
     }
 
+    /// Notes that somebody keeps the snapshot good.
+    pub(super) fn is_watched(&self) {
+        self.watched.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes the first snapshot, unless there is one.
+    pub(super) fn look_once(&self) {
+        if self.word() != Word::ASK {
+            return;
+        }
+        let mut slow = self.slow.lock().unwrap_or_else(PoisonError::into_inner);
+        if slow.seen.is_none() {
+            self.publish(&mut slow);
+        }
+    }
+
+    /// Keeps the snapshot good: without reading the circuits if they are as they were. `mark` is the state of the store,
+    /// read before.
+    pub(super) fn keep(&self, mark: Option<&StoreMark>) {
+        let mut slow = self.slow.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.handle.clock().now();
+        let holds = slow.seen.as_ref().filter(|seen| mark == Some(&seen.mark) && seen.is_good(now));
+        match holds {
+            Some(seen) if slow.writes == 0 => {
+                self.fast.word.store(seen.word(coarse::correct(), now).0, Ordering::Release);
+            }
+            Some(_) => {}
+            None => self.publish(&mut slow),
+        }
+    }
+
     /// Reads the circuits and writes down what may be answered from them. The lock is held over the reading, so that
     /// no older state is published after a newer one.
     fn publish(&self, slow: &mut Slow) {
-        if slow.writes > 0 {
+        if slow.writes > 0 || !self.watched.load(Ordering::Relaxed) {
             return;
         }
-        let now_ms = coarse::correct();
-        let word = match self.handle.forecast(&self.route, &self.policy) {
-            None => Word::ASK,
-            Some(forecast) => {
-                let lasts_ms = forecast
-                    .lasts
-                    .map_or(FRESH_MS, |lasts| u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX).min(FRESH_MS));
-                let (answer, retry_at) = match forecast.refused {
-                    None => (FREE, None),
-                    Some((side, refusal)) => {
-                        let known = REFUSALS.iter().position(|known| *known == (refusal.reason, side));
-                        (known.map_or(0, |n| n as u64 + 2), refusal.retry_at)
-                    }
-                };
-                let retry_at_ms = retry_at.map_or(i64::MAX, Timestamp::as_millis);
-                if self.fast.retry_at_ms.load(Ordering::Relaxed) != retry_at_ms {
-                    // A reader must not join the new time to the old word.
-                    self.fast.word.store(Word::ASK.0, Ordering::Release);
-                    self.fast.retry_at_ms.store(retry_at_ms, Ordering::Release);
-                }
-                let number = slow.number(forecast.generations);
-                if answer == 0 { Word::ASK } else { Word::new(answer, number, now_ms.saturating_add(lasts_ms)) }
+        let (now_ms, now) = (coarse::correct(), self.handle.clock().now());
+        // Read first: what is committed in between is then read twice, not never.
+        let mark = self.handle.mark();
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        let forecast = self.handle.forecast(&self.route, &self.policy);
+        slow.seen = None;
+        let (Some(mark), Some(forecast)) = (mark, forecast) else {
+            self.fast.word.store(Word::ASK.0, Ordering::Release);
+            return;
+        };
+        let (answer, retry_at) = match forecast.says {
+            Says::Ask => (0, None),
+            Says::Free => (FREE, None),
+            Says::Refused(side, refusal) => {
+                let known = REFUSALS.iter().position(|known| *known == (refusal.reason, side));
+                (known.map_or(0, |n| n as u64 + 2), refusal.retry_at)
             }
         };
-        self.fast.word.store(word.0, Ordering::Release);
+        let retry_at_ms = retry_at.map_or(i64::MAX, Timestamp::as_millis);
+        if self.fast.retry_at_ms.load(Ordering::Relaxed) != retry_at_ms {
+            // A reader must not join the new time to the old word.
+            self.fast.word.store(Word::ASK.0, Ordering::Release);
+            self.fast.retry_at_ms.store(retry_at_ms, Ordering::Release);
+        }
+        let number = slow.number(forecast.generations);
+        let seen = Seen { answer, number, mark, wake_at: forecast.wake_at };
+        self.fast.word.store(seen.word(now_ms, now).0, Ordering::Release);
+        slow.seen = Some(seen);
+    }
+}
+
+impl Seen {
+    /// Returns whether time has not changed it by `now`. What must be asked for anyway stays so.
+    fn is_good(&self, now: Timestamp) -> bool {
+        self.answer == 0 || self.wake_at.is_none_or(|wake_at| now < wake_at)
+    }
+
+    /// Returns the word to be published, good for a moment: a process that stands still must not go on believing it.
+    fn word(&self, now_ms: u64, now: Timestamp) -> Word {
+        let lasts = |wake_at| u64::try_from(now.until(wake_at).as_millis()).unwrap_or(u64::MAX);
+        let lasts_ms = self.wake_at.map_or(FRESH_MS, lasts).min(FRESH_MS);
+        if self.answer == 0 { Word::ASK } else { Word::new(self.answer, self.number, now_ms.saturating_add(lasts_ms)) }
     }
 }
 

@@ -62,6 +62,13 @@ pub struct Store {
     clock: Clock,
 }
 
+/// A state of a store, as long as it is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    commits: u64,
+    version: i64,
+}
+
 #[derive(Debug)]
 enum Place {
     Memory(Box<memory::Memory>),
@@ -341,6 +348,20 @@ impl Store {
             #[cfg(feature = "sqlite")]
             Place::Sqlite(sqlite) => sqlite.version(),
         }
+    }
+
+    /// Returns what differs whenever anybody committed something in between, through this store or another.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read.
+    pub(crate) fn mark(&self) -> Result<Mark, StoreError> {
+        let commits = match &self.place {
+            Place::Memory(_) => 0,
+            #[cfg(feature = "sqlite")]
+            Place::Sqlite(sqlite) => sqlite.commits(),
+        };
+        Ok(Mark { commits, version: self.version()? })
     }
 
     /// Returns why the store cannot be written, if that is known already.

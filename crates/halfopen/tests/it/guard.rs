@@ -144,6 +144,22 @@ fn reset_of_another_process_is_seen_by_the_refresh() {
     }
 }
 
+/// What one guard commits, another of the same process sees without a look into each circuit.
+#[test]
+fn trip_by_another_guard_of_the_same_door_is_seen() {
+    let place = Place::new();
+    let handle = Arc::new(door(&place));
+    let (one, two) = (Guard::new(&handle, route("ocr"), policy()), Guard::new(&handle, route("ocr"), policy()));
+    for _ in 0..5 {
+        let _ = one.call(|| Err::<(), _>(()));
+    }
+    let began = Instant::now();
+    while !two.looks_refused() {
+        assert!(began.elapsed() < Duration::from_secs(20), "never seen");
+        std::thread::yield_now();
+    }
+}
+
 /// S103 in one process: threads fail and succeed at once, and after the trip nobody is let through.
 #[test]
 fn no_thread_is_let_through_after_the_trip() {

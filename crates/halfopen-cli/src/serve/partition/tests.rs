@@ -94,6 +94,48 @@ fn more_partitions_than_allowed_share_one_and_are_counted() {
     assert_eq!((of("a"), partitions.folded()), ("llm@x-tenant=a".to_owned(), 4));
 }
 
+/// Keys that change now and then do not end in `other`; what is in use, or refuses, keeps its name.
+#[test]
+fn the_place_of_a_partition_that_nobody_uses_is_free_again() {
+    let mut partitions = partitions(&["header:X-Tenant"], 3);
+    let of = |partitions: &Partitions, tenant: &str| route_of(partitions, &[("x-tenant", tenant)], None, "").1;
+    let judges = |partitions: &Partitions, tenant: &str| {
+        let headers = fields(&[("x-tenant", tenant)]);
+        partitions.judges(&Asked { headers: &headers, path: "/", body: b"", credential: None })
+    };
+    for tenant in ["old", "busy", "held"] {
+        assert_eq!(of(&partitions, tenant), format!("llm@x-tenant={tenant}"));
+        judges(&partitions, tenant).guard.refresh();
+    }
+    let held = "llm@x-tenant=held".parse().unwrap();
+    let hour = Some(std::time::Duration::from_secs(3600));
+    partitions.handle.hold(&held, &partitions.policy, halfopen::core::event::State::Open, hour, "ann", "").unwrap();
+    judges(&partitions, "held").guard.refresh();
+    let under_way = judges(&partitions, "busy");
+    assert_eq!(of(&partitions, "new"), "llm@x-tenant=other");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    // A guard that was not refreshed for a moment is not known to be at rest.
+    while of(&partitions, "new") == "llm@x-tenant=other" {
+        assert!(Instant::now() < deadline, "its place is never free");
+        partitions.made_at = partitions.made_at.checked_sub(IDLE_MAX + USED_EVERY).unwrap();
+    }
+    assert_eq!(of(&partitions, "new"), "llm@x-tenant=new");
+    assert_eq!(of(&partitions, "busy"), "llm@x-tenant=busy");
+    assert_eq!(of(&partitions, "held"), "llm@x-tenant=held");
+    assert_eq!(of(&partitions, "old"), "llm@x-tenant=other");
+    drop(under_way);
+}
+
+#[test]
+fn a_new_partition_is_found_without_a_look_into_the_store() {
+    let partitions = partitions(&["header:X-Tenant"], 3);
+    let headers = fields(&[("x-tenant", "a")]);
+    let judges = partitions.judges(&Asked { headers: &headers, path: "/", body: b"", credential: None });
+    assert!(judges.guard.quick().is_none(), "the first call asks the door, on a thread that may wait");
+    drop(judges.guard.ask_owned(halfopen::core::permit::Ask::Fresh).unwrap());
+    assert!(judges.guard.quick().is_some());
+}
+
 #[test]
 fn what_is_remembered_is_bounded_whatever_callers_send() {
     let partitions = partitions(&["header:X-Tenant"], 3);

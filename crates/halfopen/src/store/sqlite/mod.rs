@@ -55,6 +55,8 @@ pub(super) struct Sqlite {
     file: FileId,
     line: Mutex<Line>,
     patience_ms: AtomicU64,
+    /// What this connection committed; SQLite's own number leaves that out.
+    commits: AtomicU64,
     /// The file still holds the anchor of an earlier boot, because it cannot be written.
     stale_boot: AtomicBool,
     turn: Arc<Turn>,
@@ -98,6 +100,7 @@ impl Sqlite {
             file,
             line: Mutex::new(Line::new(conn)),
             patience_ms: AtomicU64::new(millis(patience)),
+            commits: AtomicU64::new(0),
             stale_boot: AtomicBool::new(false),
             turn: Arc::default(),
             writer: OnceLock::new(),
@@ -317,8 +320,10 @@ impl Sqlite {
         let value = decide(&mut txn)?;
         txn.finish()?;
         drop(txn);
-        tx.commit().map_err(|cause| failure.of(cause))?;
-        Ok(value)
+        let committed = tx.commit().map_err(|cause| failure.of(cause));
+        // Also where it failed: who reads too often loses nothing.
+        self.commits.fetch_add(1, Ordering::Release);
+        committed.map(|()| value)
     }
 
     /// Writes the log back if it is long. `TRUNCATE` without a busy handler blocks nobody: if a writer or a reader is
@@ -340,6 +345,10 @@ impl Sqlite {
 
     pub(super) fn version(&self) -> Result<i64, StoreError> {
         self.read(|conn| conn.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0)))
+    }
+
+    pub(super) fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Acquire)
     }
 
     pub(super) fn read_only(&self) -> Option<StoreError> {
