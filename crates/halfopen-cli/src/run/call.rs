@@ -366,9 +366,11 @@ impl<'a> Call<'a> {
         match decision {
             Ok(at) => {
                 let (ask, ends) = if let Some(side) = spaced_by {
+                    // Looked at first: whoever sees us wait may lift what we wait for.
+                    let ends = door::ends(self.handle, self.plan);
                     // Everybody was told to wait: whoever comes back does so in turn.
                     self.hold_back(side);
-                    (Ask::Waited(None), door::ends(self.handle, self.plan))
+                    (Ask::Waited(None), ends)
                 } else {
                     self.unspaced.push(Instant::now());
                     (Ask::Fresh, None)
