@@ -49,6 +49,8 @@ pub(super) struct Sendable {
     /// The fields as the dependency gets them.
     pub(super) headers: HeaderMap,
     pub(super) upload: Upload,
+    /// Whether the caller can leave this answer unread and go on with others.
+    pub(super) one_of_many: bool,
 }
 
 /// How long an attempt and its parts may take.
@@ -83,6 +85,8 @@ pub(super) struct Failed {
     pub(super) answer: Option<Response<Body>>,
     /// Whether an old connection just ended as it was used: then it may be tried again at once.
     pub(super) raced: bool,
+    /// Whether the rest of the answer is still to come, on a connection that it keeps.
+    pub(super) coming: bool,
 }
 
 /// Everything one attempt needs but the permit.
@@ -147,7 +151,7 @@ impl Attempt<'_> {
             Head::Came(parts, exchange) => self.judge_early(*parts, exchange, admitted, started).await,
             Head::Failed(verdict, raced) => {
                 admitted.settle(&verdict).await;
-                Ended::Failed(Box::new(Failed { verdict, answer: None, raced }))
+                Ended::Failed(Box::new(Failed { verdict, answer: None, raced, coming: false }))
             }
             Head::CallerBrokeOff => {
                 self.dependency.counts.client_abort.add();
@@ -291,10 +295,11 @@ impl Attempt<'_> {
         };
         match judged {
             Some(verdict) if verdict.class != Class::Success => {
+                let coming = matches!(came, Came::Part | Came::FirstEvent | Came::Late);
                 let answer = answer.passed_on(exchange, came, self, (None, None), kind, started);
                 admitted.settle(&verdict).await;
                 let answer = Some(answer);
-                Ended::Failed(Box::new(Failed { verdict, answer, raced: false }))
+                Ended::Failed(Box::new(Failed { verdict, answer, raced: false, coming }))
             }
             Some(verdict) if matches!(came, Came::Over) => {
                 let filling = self.filling(&answer);
@@ -494,7 +499,7 @@ impl Answer {
             Bounds { until: limits.whole.map(|whole| started + whole), idle: limits.idle }
         };
         let relay = Relay::new(held, trailers, rest, bounds, (watch, filling));
-        response.map(|()| body::streamed(relay))
+        response.map(|()| if attempt.request.one_of_many { body::watched(relay) } else { body::streamed(relay) })
     }
 }
 

@@ -5,6 +5,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
 
 use super::relay::Relay;
+use super::stall::Watched;
 
 /// Why a body cannot be finished. The connection is then cut, so that nobody takes a part for the whole.
 pub(super) type BodyError = Box<dyn std::error::Error + Send + Sync>;
@@ -20,4 +21,9 @@ pub(super) fn full(bytes: impl Into<Bytes>) -> Body {
 /// Returns the body of an answer that is passed on.
 pub(super) fn streamed(relay: Relay) -> Body {
     relay.boxed_unsync()
+}
+
+/// As [`streamed`], for a caller whose connection goes on when it stops reading this answer.
+pub(super) fn watched(relay: Relay) -> Body {
+    Watched::new(relay).boxed_unsync()
 }

@@ -204,7 +204,7 @@ impl<'a> Call<'a> {
             dependency,
             pool,
             judges,
-            request: Sendable { method, target, headers, upload },
+            request: Sendable { method, target, headers, upload, one_of_many: version == Version::HTTP_2 },
             repeatable,
             started: Instant::now(),
             attempts: 0,
@@ -249,7 +249,7 @@ impl<'a> Call<'a> {
             if let Err(missing) = self.put_credential() {
                 return self.without_credential(&missing);
             }
-            let failed = match self.attempt(admitted, choose).await {
+            let mut failed = match self.attempt(admitted, choose).await {
                 Ended::Well(response) => {
                     self.note_success();
                     return Carried { response: self.passed_on(response, Class::Success), done: true };
@@ -276,6 +276,10 @@ impl<'a> Call<'a> {
                 Ok(at) => at,
                 Err(why) => return self.instead(Undone::GaveUp(failed, Some(why))).await,
             };
+            if failed.coming {
+                // The rest of a long answer would keep its connection for as long as we wait, and a part is no answer.
+                failed.answer = None;
+            }
             ask = if raced { Ask::Fresh } else { self.before_the_next(&failed.verdict, at).await };
             choose = if raced { Choose::New } else { Choose::Any };
             last = Some(failed);

@@ -37,6 +37,7 @@ mod refuse;
 mod relay;
 mod reload;
 mod shutdown;
+mod stall;
 mod socket;
 mod target;
 mod upload;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use test_case::test_case;
 
 use crate::stub::{Reply, Stub};
-use crate::world::gateway;
+use crate::world::{gateway, until};
 
 const QUICK: &str = "retry: { max_attempts: 2, base_ms: 20, jitter: none }";
 
@@ -150,4 +150,36 @@ fn an_observed_dependency_is_left_alone() {
     assert_eq!(gateway.state("up"), "closed");
     stub.always(Reply::new().wait(Duration::from_millis(700)).and_full(200, &[], b"late"));
     assert_eq!(gateway.get("/d/up/x").text(), "late", "nothing is timed out");
+}
+
+/// The rest of a long failure keeps no connection while the next attempt is waited for.
+#[test]
+fn a_long_failure_is_let_go_before_the_wait() {
+    let stub = Stub::start();
+    let fields = [("retry-after", "2"), ("content-length", "300000")];
+    stub.then([Reply::new().head(503, &fields).send(&[b'x'; 100_000]).hang()]);
+    let gateway = gateway(&stub, "retry: { max_attempts: 2 }");
+    let answer = std::thread::scope(|scope| {
+        let calling = scope.spawn(|| gateway.get("/d/up/x"));
+        stub.seen_at_least(1);
+        until("its connection is closed", || {
+            let (open, sent) = (stub.open(), stub.seen().len());
+            assert_eq!(sent, 1, "held until the next attempt");
+            open == 0
+        });
+        calling.join().unwrap()
+    });
+    assert_eq!((answer.status, answer.field("halfopen-attempts")), (200, Some("2")), "{}", answer.head);
+}
+
+/// Where the door refuses instead, nobody gets a part of the failure for the whole, and its class is told.
+#[test]
+fn a_long_failure_that_was_let_go_is_told_in_our_words() {
+    let stub = Stub::start();
+    let fields = [("content-length", "300000")];
+    stub.always(Reply::new().head(503, &fields).send(&[b'x'; 100_000]).hang());
+    let keys = "retry: { max_attempts: 2, base_ms: 20 }\ncircuit: { open_after_failures: 1, open_for_sec: 60 }";
+    let answer = gateway(&stub, keys).get("/d/up/x");
+    assert_eq!((answer.status, answer.field("halfopen-attempts")), (502, Some("1")), "{}", answer.head);
+    assert_eq!((answer.problem().as_str(), stub.seen().len()), ("answer_lost", 1), "{}", answer.text());
 }
