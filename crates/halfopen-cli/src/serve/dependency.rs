@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use halfopen::config;
 use halfopen_core::classify::raw::RawRule;
 use halfopen_core::classify::{Classifier, profile_for_host};
-use halfopen_core::policy::{Mode, OnOpenAction, Policy, Replay};
+use halfopen_core::policy::{Mode, OnOpenAction, Policy, ProbeWith, Replay};
 use http::Method;
 use http::header::HeaderName;
 
@@ -160,6 +160,11 @@ impl Dependency {
             if let Err(missing) = credential.secret() {
                 doubts.push(format!("{name}: {missing}, so calls with it are answered with 503"));
             }
+        }
+        if let Some(ProbeWith::Command(_)) = &self.policy.probe {
+            doubts.push(format!(
+                "{name}: `probe` is a command, which the gateway does not run, so a call is the probe; write a URL"
+            ));
         }
         doubts
     }

@@ -139,3 +139,12 @@ fn a_release_ends_the_wait() {
     assert_eq!(client.answer().status, 200);
     assert_eq!(stub.seen().len(), 1);
 }
+
+/// A probe that the gateway cannot make is said at the start.
+#[test]
+fn a_probe_that_is_a_command_is_said_not_to_be_run() {
+    let stub = Stub::start();
+    let gateway = gateway(&stub, "probe: [\"true\"]");
+    let said = gateway.said();
+    assert!(said.contains("up: `probe` is a command, which the gateway does not run"), "{said}");
+}

@@ -139,3 +139,15 @@ fn the_examples_pass_the_strictest_check_and_guard_a_command() {
     }
     assert!(seen >= 3);
 }
+
+#[test]
+fn a_probe_that_the_gateway_would_not_run_is_warned_about() {
+    let world = World::new();
+    let file = |upstream: &str| format!("dependency_guard:\n  name: ocr\n  probe: [\"true\"]\n{upstream}");
+    world.write("policy.yaml", &file("  upstream: http://127.0.0.1:1\n"));
+    let said = world.halfopen(&["check", "policy.yaml"]);
+    assert_eq!(said.code, Some(0), "{}{}", said.out, said.err);
+    assert!(said.out.contains("`probe` is a command, which `halfopen serve` does not run"), "{}{}", said.out, said.err);
+    world.write("policy.yaml", &file(""));
+    assert!(!world.halfopen(&["check", "policy.yaml"]).out.contains("`probe` is a command"));
+}

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use halfopen_core::classify::raw::RawRule;
 use halfopen_core::classify::{ProfileError, check_rules, profile_for_host, profiles};
-use halfopen_core::policy::{Mode, OnOpenAction, Policy, Replay, Surface};
+use halfopen_core::policy::{Mode, OnOpenAction, Policy, ProbeWith, Replay, Surface};
 
 use super::finding::Level;
 use super::raw::{Raw, RawFile, Written};
@@ -63,6 +63,10 @@ pub(super) fn check(reader: &mut Reader<'_>, file: &RawFile, surface: Option<Sur
         about.retry();
         about.circuit();
         about.on_open();
+        // The gateway itself says it about its own dependencies.
+        if surface.is_none() {
+            about.probe();
+        }
         about.people(demand);
         if demand == Demand::Production {
             about.production();
@@ -230,6 +234,16 @@ impl About<'_, '_> {
                 "mode",
                 format!("`mode: observe` protects nothing: decisions about `{}` are only noted", self.name),
                 "leave it out once the figures of halfopen report look right",
+            );
+        }
+    }
+
+    fn probe(&mut self) {
+        if let (Some(ProbeWith::Command(_)), Some(_)) = (&self.policy.probe, self.raw.text("upstream")) {
+            self.warn(
+                "probe",
+                "`probe` is a command, which `halfopen serve` does not run: there a call is the probe".to_owned(),
+                "write a URL that is cheap to ask, or leave `probe` out",
             );
         }
     }
