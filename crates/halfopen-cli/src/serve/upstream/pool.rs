@@ -205,3 +205,49 @@ impl Connection {
         self.written.bytes()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    const WITHIN: Duration = Duration::from_secs(20);
+
+    async fn pool() -> (TcpListener, Arc<Pool>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let origin = Origin::of(&url.parse().unwrap()).unwrap();
+        (listener, Arc::new(Pool::new(origin)))
+    }
+
+    /// Returns the moment at which the connection was made that the pool gives next, after one of `age` came back.
+    async fn next_after(age: Duration) -> (Instant, Instant) {
+        let (_listener, pool) = pool().await;
+        let mut seated = pool.take(Choose::Any, WITHIN).await.unwrap();
+        seated.connection.made_at = Instant::now().checked_sub(age).unwrap();
+        let made_at = seated.connection.made_at;
+        pool.put_back(seated);
+        (made_at, pool.take(Choose::Any, WITHIN).await.unwrap().connection.made_at)
+    }
+
+    /// S144: a connection is given up after a minute, and the next one goes to where the name points by then.
+    #[tokio::test]
+    async fn an_old_connection_is_not_used_again() {
+        let (before, after) = next_after(Duration::ZERO).await;
+        assert_eq!(before, after, "a young one is");
+        let (before, after) = next_after(AGE_MAX).await;
+        assert!(after > before, "a new one is made, and its name looked up");
+    }
+
+    /// S144: one that grew old while it lay idle, too.
+    #[tokio::test]
+    async fn a_connection_that_grew_old_unused_is_not_used() {
+        let (_listener, pool) = pool().await;
+        let seated = pool.take(Choose::Any, WITHIN).await.unwrap();
+        pool.put_back(seated);
+        let aged = Instant::now().checked_sub(AGE_MAX).unwrap();
+        pool.state().idle[0].connection.made_at = aged;
+        assert!(pool.take(Choose::Any, WITHIN).await.unwrap().connection.made_at > aged);
+    }
+}
