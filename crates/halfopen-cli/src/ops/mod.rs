@@ -17,6 +17,8 @@ mod schema;
 pub mod init;
 pub mod events;
 pub mod report;
+pub mod jobs;
+pub mod audit;
 pub mod classify;
 pub mod completions;
 pub mod token;
@@ -49,6 +51,10 @@ pub enum OpsCommand {
     Events(events::EventsArgs),
     /// Add up what the protection did, zeros included
     Report(report::ReportArgs),
+    /// Look at what was queued, and decide what only a person may decide
+    Jobs(jobs::JobsArgs),
+    /// Prove that every job that was ever accepted stands somewhere; exit with 1 if not
+    Audit(audit::AuditArgs),
     /// Say what an outcome means, by which rule, and what follows
     Classify(Box<classify::ClassifyArgs>),
     /// Make a token for an operator or a caller of a gateway
@@ -92,6 +98,8 @@ pub fn run(shared: &Shared, command: &OpsCommand) -> u8 {
         OpsCommand::Init(args) => init::run(shared, args),
         OpsCommand::Events(args) => events::run(shared, args),
         OpsCommand::Report(args) => report::run(shared, args),
+        OpsCommand::Jobs(args) => jobs::run(shared, args),
+        OpsCommand::Audit(args) => audit::run(shared, args),
         OpsCommand::Classify(args) => Ok(classify::run(shared, args)),
         OpsCommand::Token(args) => token::run(args),
         OpsCommand::Completions(args) => completions::run(args),

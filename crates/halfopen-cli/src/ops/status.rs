@@ -6,7 +6,9 @@ use clap::Args;
 use clap::builder::BoolishValueParser;
 use halfopen::activation;
 use halfopen::handle::CircuitView;
+use halfopen::store::jobs::JobFigures;
 use halfopen_core::event::State;
+use halfopen_core::job::JobState;
 use halfopen_core::policy::{Policy, Surface};
 use halfopen_core::redact;
 
@@ -43,7 +45,29 @@ pub(super) fn run(shared: &Shared, args: &StatusArgs) -> Done {
     }
     ui::say(&about_store(&place, &when));
     place.warn_of_new_stores();
-    show(&circuits, &when, &|dependency| place.policy(dependency))
+    let jobs = jobs(&handle.job_figures().map_err(place::store_failure)?, &when);
+    let shown = show(&circuits, &when, &|dependency| place.policy(dependency))?;
+    if let Some(jobs) = jobs {
+        out::text(&format!("\n{jobs}"))?;
+    }
+    Ok(shown)
+}
+
+/// Returns the jobs of each dependency that has open ones.
+fn jobs(figures: &BTreeMap<String, JobFigures>, when: &When) -> Option<String> {
+    let rows: Vec<Vec<String>> = figures
+        .iter()
+        .filter(|(_, figures)| figures.tally.open() > 0)
+        .map(|(name, figures)| {
+            let oldest = figures.oldest.get(&JobState::Queued).map_or_else(|| "-".to_owned(), |at| when.relative(*at));
+            let tally = &figures.tally;
+            let counts = [tally.queued, tally.running, tally.manual_review].map(|jobs| jobs.to_string());
+            let [queued, running, review] = counts;
+            vec![name.clone(), queued, oldest, running, review]
+        })
+        .collect();
+    let head = ["jobs of", "queued", "oldest", "running", "manual review"];
+    (!rows.is_empty()).then(|| out::table(&head, &rows))
 }
 
 /// Shows the circuits of a running gateway.

@@ -1,0 +1,97 @@
+//! `halfopen jobs`: looks at what was queued, and decides what only a person may decide.
+//!
+//! Every change asks who and takes why; both are kept in the job's history and told to the journal.
+
+pub mod decide;
+pub mod list;
+pub mod output;
+pub mod show;
+
+use clap::{Args, Subcommand};
+use halfopen::handle::Handle;
+use halfopen::handle::jobs::{JobDetail, JobError};
+use halfopen_core::job::{IllegalStep, JobId, JobState};
+
+use super::place::{self, Place};
+use super::{Done, Failure};
+use crate::args::Shared;
+use crate::exit;
+
+/// Arguments of `halfopen jobs`.
+#[derive(Debug, Args)]
+pub struct JobsArgs {
+    /// What to do
+    #[command(subcommand)]
+    pub command: JobsCommand,
+}
+
+/// What can be done with jobs.
+#[derive(Debug, Subcommand)]
+pub enum JobsCommand {
+    /// List jobs, oldest first
+    List(list::ListArgs),
+    /// Show one job with its history
+    Show(show::ShowArgs),
+    /// Print what a job gave: a command's output, an HTTP answer's body, an operator's words
+    Output(output::OutputArgs),
+    /// Make a job queued again, with a new time to live and fresh attempts
+    Requeue(decide::RequeueArgs),
+    /// Say what became of a job: it counts as done
+    Resolve(decide::ResolveArgs),
+    /// End a job that failed, expired or waits for a person
+    Discard(decide::DiscardArgs),
+    /// End a job that is queued, running or waits for a person
+    Cancel(decide::CancelArgs),
+}
+
+pub(super) fn run(shared: &Shared, args: &JobsArgs) -> Done {
+    let place = Place::find(shared)?;
+    match &args.command {
+        JobsCommand::List(args) => list::run(&place, args),
+        JobsCommand::Show(args) => show::run(&place, args),
+        JobsCommand::Output(args) => output::run(&place, args),
+        JobsCommand::Requeue(args) => decide::requeue(&place, args),
+        JobsCommand::Resolve(args) => decide::resolve(&place, args),
+        JobsCommand::Discard(args) => decide::discard(&place, args),
+        JobsCommand::Cancel(args) => decide::cancel(&place, args),
+    }
+}
+
+/// Returns a job with all that is known about it.
+fn known(place: &Place, handle: &Handle, id: JobId) -> Result<JobDetail, Failure> {
+    handle.job(id).map_err(place::store_failure)?.ok_or_else(|| unknown(place, id))
+}
+
+fn unknown(place: &Place, id: JobId) -> Failure {
+    Failure::new(exit::USAGE, JobError::NoSuchJob(id)).hint(format!(
+        "halfopen jobs list shows those of {}; one that has ended is kept for queue.keep_done_hours",
+        place.store
+    ))
+}
+
+/// Returns why a change of a job was refused, and what can be done instead.
+fn refused(place: &Place, id: JobId, error: JobError) -> Failure {
+    let hint = match &error {
+        JobError::NoSuchJob(_) => return unknown(place, id),
+        JobError::Store(_) => return Failure::new(exit::IO, error),
+        JobError::Illegal(IllegalStep::MayHaveRun) => format!(
+            "look whether it was done: halfopen jobs show {id}; then `halfopen jobs resolve {id}`, or `halfopen jobs \
+             requeue {id} --may-have-run` if a second time does no harm"
+        ),
+        JobError::Illegal(IllegalStep::WrongState { state, .. }) => possible(id, *state),
+        _ => format!("halfopen jobs show {id}"),
+    };
+    Failure::new(exit::FOUND, format!("job {id}: {error}")).hint(hint)
+}
+
+/// Says what can be done with a job in a state.
+fn possible(id: JobId, state: JobState) -> String {
+    match state {
+        JobState::Queued | JobState::Running => format!("halfopen jobs cancel {id} is possible"),
+        JobState::Failed | JobState::Expired | JobState::ManualReview => {
+            format!("halfopen jobs requeue, resolve or discard {id} is possible")
+        }
+        JobState::Done => format!("nothing is left to decide; halfopen jobs output {id} prints its result"),
+        JobState::Cancelled => "nothing is left to decide".to_owned(),
+    }
+}
