@@ -39,6 +39,8 @@ pub enum Command {
     Drill(Box<crate::drill::DrillArgs>),
     /// Watch an outage in a minute: an OCR that hangs, a gateway before it, and what becomes of 20 invoices
     Demo(Box<crate::demo::DemoArgs>),
+    /// Do what was queued, as far as circuits let it, and end: for cron, and for machines without a daemon
+    Drain(crate::drain::DrainArgs),
     /// Everything an operator does.
     #[command(flatten)]
     Ops(crate::ops::OpsCommand),

@@ -10,5 +10,6 @@ mod work;
 pub mod run;
 pub mod serve;
 pub mod ops;
+pub mod drain;
 pub mod drill;
 pub mod demo;

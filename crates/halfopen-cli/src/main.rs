@@ -19,6 +19,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => halfopen_cli::serve::serve(&cli.shared, args),
         Command::Drill(args) => halfopen_cli::drill::drill(&cli.shared, args),
         Command::Demo(args) => halfopen_cli::demo::demo(&cli.shared, args),
+        Command::Drain(args) => halfopen_cli::drain::drain(&cli.shared, args),
         Command::Ops(command) => halfopen_cli::ops::run(&cli.shared, command),
     })
 }

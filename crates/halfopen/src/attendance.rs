@@ -1,4 +1,4 @@
-//! Knows when a worker was last there: whoever queues a job can say that nobody would do it.
+//! Knows when a worker that runs commands was last there: whoever queues one can say that nobody would do it.
 //!
 //! The mark is the age of an empty file beside the store (`halfopen.db.worker`). It is asked for by processes that are
 //! about to end and set by those that stay or come by regularly, at most once a minute, so it must cost neither of them a

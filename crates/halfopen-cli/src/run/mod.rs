@@ -13,6 +13,7 @@ mod door;
 mod ending;
 mod finish;
 mod guard;
+mod job;
 mod keep;
 mod nested;
 mod plan;
@@ -26,6 +27,7 @@ use std::io::IsTerminal as _;
 use halfopen::handle::{Handle, StoreHealth};
 
 pub use args::{ActionArg, RunArgs};
+pub(crate) use job::CommandPerformer;
 
 use crate::args::Shared;
 use crate::exit::{self, Final};

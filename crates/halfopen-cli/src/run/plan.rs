@@ -266,7 +266,6 @@ fn profile_of(behind: &Behind, dependency: Option<&str>) -> Known {
 }
 
 /// Returns the rule pack of a command that is done for a dependency.
-#[expect(dead_code, reason = "what performs jobs asks for it")]
 pub(super) fn pack_of(behind: &Behind, dependency: &str) -> &'static str {
     match profile_of(behind, Some(dependency)) {
         Known::ByCommand(pack) | Known::ByDependency(pack) => pack,

@@ -136,7 +136,7 @@ pub(super) fn nobody_works(store: &Location, policy: Option<&Path>) -> String {
     // In a crontab `%` ends a line.
     let line = line.replace('%', "\\%");
     format!(
-        "no worker was seen for a quarter of an hour, so nobody would do this job; run `halfopen serve`, or add to your \
+        "no worker was seen for a quarter of an hour, so nobody would do this job; add to your \
          crontab:\n{line} drain --once"
     )
 }

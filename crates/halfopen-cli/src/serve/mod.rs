@@ -46,6 +46,8 @@ mod upstream;
 pub use access::PublicHost;
 pub use args::{Address, NamedUrl, ServeArgs};
 
+pub(crate) use queue::HttpHand;
+
 use crate::args::Shared;
 use crate::{exit, ui};
 use gateway::{Gateway, StartError};

@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use super::held::{self, Done};
 use super::performer::News;
 use super::trouble::Trouble;
-use super::{Pace, Shop};
+use super::{Pace, Quota, Shop};
 
 /// How long a line sleeps at most while jobs wait and the door refuses, half to one and a half times.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
@@ -37,6 +37,7 @@ pub(super) struct Line {
     /// Nothing is claimed before then, by our own fault.
     faulty_until: Option<Instant>,
     moved_at: Instant,
+    quota: Quota,
 }
 
 /// What is left of a dependency's jobs when a drain ends.
@@ -79,6 +80,7 @@ impl Line {
             trouble: Trouble::default(),
             faulty_until: None,
             moved_at: Instant::now(),
+            quota: Quota::boundless(),
         }
     }
 
@@ -92,7 +94,8 @@ impl Line {
     }
 
     /// Works until no job is left, or nothing has moved for `patience`, or the door refuses for longer than that.
-    pub(super) async fn drain(mut self, patience: Duration) -> Left {
+    pub(super) async fn drain(mut self, patience: Duration, quota: Quota) -> Left {
+        self.quota = quota;
         let mut said = Said::default();
         while self.shop.stop.pace() == Pace::Working {
             said = Said::default();
@@ -135,8 +138,16 @@ impl Line {
             said.why = Some(fault.0);
             return self.faulty(ASK_AGAIN, said);
         }
+        if !self.quota.take() {
+            said.why = Some("as many jobs were begun as were asked for".to_owned());
+            said.again_in = Some(Duration::MAX);
+            return Next::Rest(ASK_AGAIN);
+        }
         let (dependency, name, rules) = (self.dependency.clone(), self.shop.name.clone(), Arc::clone(&policy));
         let claimed = self.shop.at_the_store(move |handle| handle.claim_job(&dependency, &rules, &name)).await;
+        if !matches!(claimed, Ok(Claim::Taken(_))) {
+            self.quota.give_back();
+        }
         let claim = match claimed {
             Ok(claim) => claim,
             Err(error) => {

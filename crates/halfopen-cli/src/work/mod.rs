@@ -16,6 +16,7 @@ mod bell;
 mod held;
 mod line;
 mod performer;
+mod quota;
 mod stop;
 mod trouble;
 
@@ -31,6 +32,7 @@ use tokio::task::JoinSet;
 pub(crate) use bell::Bell;
 pub(crate) use line::Left;
 pub(crate) use performer::{Assigned, Attempt, Doing, Fault, News, Performed, Performer, Unready};
+pub(crate) use quota::Quota;
 pub(crate) use stop::{Pace, Stop};
 
 use line::Line;
@@ -101,12 +103,12 @@ impl Worker {
     }
 
     /// Works until nothing is due, or nothing has moved for `patience`; returns what is left of each dependency.
-    #[expect(dead_code, reason = "the command line drains once")]
-    pub(crate) async fn drain(&self, patience: Duration) -> Vec<Left> {
+    /// Jobs of one dependency `only`, if one is named, and no more than there is `quota` for.
+    pub(crate) async fn drain(&self, patience: Duration, only: Option<&str>, quota: Quota) -> Vec<Left> {
         let mut lines = JoinSet::new();
         for (dependency, queued) in self.shop.waiting().await {
-            if queued > 0 {
-                lines.spawn(Line::new(Arc::clone(&self.shop), &dependency).drain(patience));
+            if queued > 0 && only.is_none_or(|only| only == dependency) {
+                lines.spawn(Line::new(Arc::clone(&self.shop), &dependency).drain(patience, quota.clone()));
             }
         }
         let mut left = Vec::new();

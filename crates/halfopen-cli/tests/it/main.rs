@@ -7,6 +7,7 @@ mod agent;
 mod branches;
 mod breaker;
 mod crash;
+mod drain;
 mod herd;
 mod input;
 mod nested;

@@ -7,6 +7,7 @@
 
 pub(super) mod answer;
 pub(super) mod keys;
+mod hand;
 mod perform;
 pub(super) mod prefer;
 pub(super) mod progress;
@@ -19,6 +20,7 @@ use tokio::task::JoinHandle;
 use super::gateway::Gateway;
 use crate::ui;
 use crate::work::{Bell, Pace, Stop, Worker};
+pub(crate) use hand::HttpHand;
 use keys::Keys;
 use performer::GatewayPerformer;
 
