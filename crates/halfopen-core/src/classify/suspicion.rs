@@ -10,18 +10,26 @@
 
 use std::sync::OnceLock;
 
-use aho_corasick::AhoCorasick;
+use aho_corasick::{AhoCorasick, MatchKind};
 
 /// Pieces of what an envelope of a failure says, in any case of letters.
 const PIECES: &[&str] =
     &["err", "fault", "exception", "\"ok\"", "succe", "status", "code\"", "fail", "documentation_url", "__type"];
 
+/// A word that holds a piece and says nothing: every answer of some APIs has `"service_tier": "default"`. No piece reaches
+/// out of it, so what stands beside it is found all the same.
+const HARMLESS: &str = "default";
+
 /// Returns whether a document may hold an envelope of a failure, or may be cut off.
 pub(super) fn suspects(body: &[u8]) -> bool {
     static FINDER: OnceLock<Option<AhoCorasick>> = OnceLock::new();
-    let finder = FINDER.get_or_init(|| AhoCorasick::builder().ascii_case_insensitive(true).build(PIECES).ok());
+    let finder = FINDER.get_or_init(|| {
+        let words = PIECES.iter().chain([&HARMLESS]);
+        AhoCorasick::builder().ascii_case_insensitive(true).match_kind(MatchKind::LeftmostFirst).build(words).ok()
+    });
     let Some(finder) = finder else { return true };
-    finder.is_match(body) || is_cut_off(body)
+    let speaks = finder.find_iter(body).any(|found| found.pattern().as_usize() < PIECES.len());
+    speaks || is_cut_off(body)
 }
 
 /// Returns whether a body begins as JSON and does not end as what it began as.
@@ -37,6 +45,7 @@ mod tests {
 
     #[test_case(r#"{"id":"chatcmpl-1","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"Hello"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":12}}"#; "a chat completion")]
     #[test_case(r#"{"pages":[{"text":"Invoice 17"}]}"#; "a page")]
+    #[test_case(r#"{"id":"chatcmpl-1","choices":[],"service_tier":"default"}"#; "a tier of service")]
     #[test_case("[]"; "an empty list")]
     #[test_case(""; "nothing")]
     #[test_case("scanned"; "plain text")]
@@ -46,6 +55,7 @@ mod tests {
 
     #[test_case(r#"{"pages":[{"text":"Invoice"#; "cut off")]
     #[test_case(r#"{"Error":{"Message":"x"}}"#; "capitals")]
+    #[test_case(r#"{"defaultFault":{"code":1}}"#; "behind a harmless word")]
     #[test_case(r#"{"ok" : false}"#)]
     fn an_answer_that_may_be_a_failure_is_looked_at(body: &str) {
         assert!(suspects(body.as_bytes()));
