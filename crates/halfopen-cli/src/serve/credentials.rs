@@ -23,7 +23,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use super::problem::{Kind, Problem};
 
 /// The field by which a caller chooses among the configured credentials.
-pub(super) const CHOOSES: &str = "halfopen-credential";
+pub(super) const CHOOSES: HeaderName = HeaderName::from_static("halfopen-credential");
 
 /// The longest secret, in bytes. Servers refuse heads long before that.
 const SECRET_BYTES_MAX: u64 = 16 << 10;

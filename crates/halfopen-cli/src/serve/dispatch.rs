@@ -25,8 +25,9 @@ pub(super) async fn answer(
     if let Some(problem) = misdirected(&request) {
         return problem.answer(Dialect::Problem);
     }
-    let path = request.uri().path_and_query().map_or_else(|| "/".to_owned(), |path| path.as_str().to_owned());
-    if let Some(rest) = path.strip_prefix("/d/") {
+    // Shared, not copied.
+    let path = request.uri().path_and_query().cloned();
+    if let Some(rest) = path.as_ref().and_then(|path| path.as_str().strip_prefix("/d/")) {
         if arrival.serves == Serves::Operators {
             let detail = "Calls are answered at the address given with --listen.";
             return Problem::new(Kind::NotFound, detail).answer(Dialect::Problem);

@@ -21,12 +21,14 @@
 mod model;
 mod token;
 
+use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher as _, Hasher as _};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use halfopen::fingerprint::{Fingerprint, Fingerprints};
+use halfopen::fingerprint::Fingerprints;
 use halfopen::guard::Guard;
 use halfopen::handle::{Handle, Route};
 use halfopen_core::circuit_id::{CircuitId, CircuitIdError};
@@ -39,7 +41,7 @@ use crate::ui;
 pub(in crate::serve) use token::KEY_FIELDS;
 
 /// The field by which a caller names the region its call goes to.
-const REGION: &str = "halfopen-region";
+const REGION: HeaderName = HeaderName::from_static("halfopen-region");
 
 /// What stands behind a dependency's name in the circuits that only watch: enforcing processes never look there.
 const SHADOW: &str = "~observe";
@@ -72,12 +74,18 @@ pub(super) struct Partitions {
     name: String,
     split: Vec<Part>,
     whole: OnceLock<Arc<Judges>>,
-    seen: RwLock<HashMap<Fingerprint, Arc<Judges>>>,
+    seen: RwLock<HashMap<Brought, Arc<Judges>>>,
+    /// What [`Brought`] is hashed with.
+    hashed_with: [RandomState; 2],
     told_apart: Mutex<ToldApart>,
     folded: AtomicU64,
     said: AtomicBool,
     made_at: Instant,
 }
+
+/// What a call brings, as it is remembered here: two hashes under keys that this process draws and nobody sees, so that
+/// no caller can make one that meets another's. It stands nowhere else, so it needs no [`Fingerprints`], which cost more.
+type Brought = [u64; 2];
 
 /// The circuits that judge the calls of one partition.
 #[derive(Debug)]
@@ -149,6 +157,7 @@ impl Partitions {
             split: policy.split_by.iter().filter_map(|word| Part::read(word)).collect(),
             whole: OnceLock::new(),
             seen: RwLock::new(HashMap::new()),
+            hashed_with: [RandomState::new(), RandomState::new()],
             told_apart: Mutex::new(ToldApart::default()),
             folded: AtomicU64::new(0),
             said: AtomicBool::new(false),
@@ -222,20 +231,32 @@ impl Partitions {
     }
 
     /// Returns the name under which the partition of such a call is remembered.
-    fn key(&self, region: Option<&HeaderValue>, found: &[Option<Value<'_>>]) -> Fingerprint {
+    fn key(&self, region: Option<&HeaderValue>, found: &[Option<Value<'_>>]) -> Brought {
         let region = region.map_or(&b""[..], HeaderValue::as_bytes);
         let values = found.iter().flat_map(|value| match value {
             None => [&b"-"[..], b""],
             Some(Value::Plain(text)) => [b"=", text.as_bytes()],
             Some(Value::Secret(text)) => [b"*", text.as_bytes()],
         });
-        self.fingerprints.of(std::iter::once(region).chain(values))
+        self.hashed(std::iter::once(region).chain(values))
+    }
+
+    /// Returns the hashes of some parts, which are told apart.
+    fn hashed<'a>(&self, parts: impl Iterator<Item = &'a [u8]>) -> Brought {
+        let [mut one, mut other] = self.hashed_with.each_ref().map(RandomState::build_hasher);
+        for part in parts {
+            for hasher in [&mut one, &mut other] {
+                hasher.write_usize(part.len());
+                hasher.write(part);
+            }
+        }
+        [one.finish(), other.finish()]
     }
 
     #[cold]
     fn first_seen(
         &self,
-        key: Fingerprint,
+        key: Brought,
         region: Option<&HeaderValue>,
         found: &[Option<Value<'_>>],
         used: u64,
@@ -260,7 +281,7 @@ impl Partitions {
             self.folded.fetch_add(1, Ordering::Relaxed);
             self.say_folded();
             let words = [region.as_deref(), account.as_ref().map(|(_, value)| value.as_str())];
-            self.fingerprints.of(std::iter::once(&b"folded"[..]).chain(words.map(|word| word.unwrap_or("").as_bytes())))
+            self.hashed(std::iter::once(&b"folded"[..]).chain(words.map(|word| word.unwrap_or("").as_bytes())))
         } else {
             key
         };

@@ -12,11 +12,13 @@
 //!
 //! What a dependency answered is never rewritten here: its errors pass as they are.
 
+use std::fmt;
 use std::time::Duration;
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
-use serde_json::{Map, Value, json};
+use serde::ser::SerializeMap as _;
+use serde::{Serialize, Serializer};
 
 use super::body::{self, Body};
 
@@ -31,6 +33,11 @@ pub(super) const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-re
 
 /// What begins the `type` of every problem.
 const TYPE_PREFIX: &str = "urn:halfopen:problem:";
+
+/// More bytes than most bodies have, so that writing one moves nothing.
+const BYTES_MOSTLY: usize = 1024;
+/// As many fields as an answer of ours has, those of its caller's connection included.
+const FIELDS_MAX: usize = 12;
 
 /// Everything the gateway answers by itself.
 #[cfg_attr(not(test), expect(dead_code, reason = "some are for what is not built yet"))]
@@ -461,7 +468,10 @@ impl Problem {
 
     /// Returns the answer, in the shape its reader expects.
     pub(super) fn answer(&self, dialect: Dialect) -> Response<Body> {
-        let mut bytes = serde_json::to_vec(&self.document(dialect)).unwrap_or_default();
+        let mut bytes = Vec::with_capacity(BYTES_MOSTLY);
+        if serde_json::to_writer(&mut bytes, &self.document(dialect)).is_err() {
+            bytes.clear();
+        }
         bytes.push(b'\n');
         let mut response = Response::new(body::full(bytes));
         *response.status_mut() = self.kind.status();
@@ -471,11 +481,12 @@ impl Problem {
             Dialect::Anthropic => "application/json",
         };
         let headers = response.headers_mut();
+        headers.reserve(FIELDS_MAX);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         headers.insert(SHOULD_RETRY, HeaderValue::from_static("false"));
         headers.insert(OUTCOME, HeaderValue::from_static(self.kind.outcome()));
-        headers.insert(ATTEMPTS, HeaderValue::from(self.attempts));
+        headers.insert(ATTEMPTS, attempts_field(self.attempts));
         if let Some(retry_at) = self.retry_at {
             headers.insert(RETRY_AFTER, HeaderValue::from(retry_at.seconds()));
         }
@@ -485,53 +496,112 @@ impl Problem {
         response
     }
 
-    /// Returns the body: the shape's own members first, then those of the problem.
-    fn document(&self, dialect: Dialect) -> Value {
-        let kind = self.kind;
-        let status = kind.status().as_u16();
-        let message = format!("{}. {}", kind.title(), self.detail);
-        let mut members = Map::new();
-        let problem_type = format!("{TYPE_PREFIX}{}", kind.name());
+    /// Returns the body, in the shape its reader expects.
+    fn document(&self, dialect: Dialect) -> Document<'_> {
+        Document { problem: self, dialect }
+    }
+}
+
+/// The body of a [`Problem`]: the shape's own members first, then those of the problem. It is written as it is read, for
+/// refusals come by the thousand.
+struct Document<'a> {
+    problem: &'a Problem,
+    dialect: Dialect,
+}
+
+/// The member `error` of OpenAI's shape.
+#[derive(Serialize)]
+struct OpenAiError<'a> {
+    message: fmt::Arguments<'a>,
+    r#type: &'static str,
+    code: &'static str,
+    /// Always `null`.
+    param: (),
+}
+
+/// The member `error` of Anthropic's shape.
+#[derive(Serialize)]
+struct AnthropicError<'a> {
+    r#type: &'static str,
+    message: fmt::Arguments<'a>,
+}
+
+/// The member `error` of Google's shape.
+#[derive(Serialize)]
+struct GoogleError<'a> {
+    code: u16,
+    message: fmt::Arguments<'a>,
+    status: &'static str,
+}
+
+impl Serialize for Document<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { problem, dialect } = self;
+        let kind = problem.kind;
+        let (title, name, status) = (kind.title(), kind.name(), kind.status().as_u16());
+        let detail = problem.detail.as_str();
+        let mut members = serializer.serialize_map(None)?;
         match dialect {
-            Dialect::Problem => {
-                members.insert("type".to_owned(), problem_type.into());
-            }
-            Dialect::OpenAi => {
-                let error = json!({
-                    "message": message, "type": openai_type(status), "code": kind.name(), "param": null,
-                });
-                members.insert("error".to_owned(), error);
-                members.insert("type".to_owned(), problem_type.into());
-            }
+            Dialect::Problem => {}
+            Dialect::OpenAi => members.serialize_entry(
+                "error",
+                &OpenAiError {
+                    message: format_args!("{title}. {detail}"),
+                    r#type: openai_type(status),
+                    code: name,
+                    param: (),
+                },
+            )?,
             Dialect::Anthropic => {
-                members.insert("type".to_owned(), "error".into());
-                members.insert("error".to_owned(), json!({ "type": anthropic_type(status), "message": message }));
-                members.insert("problem".to_owned(), problem_type.into());
+                members.serialize_entry("type", "error")?;
+                members.serialize_entry(
+                    "error",
+                    &AnthropicError { r#type: anthropic_type(status), message: format_args!("{title}. {detail}") },
+                )?;
             }
-            Dialect::Google => {
-                let error = json!({ "code": status, "message": message, "status": google_status(status) });
-                members.insert("error".to_owned(), error);
-                members.insert("type".to_owned(), problem_type.into());
+            Dialect::Google => members.serialize_entry(
+                "error",
+                &GoogleError {
+                    code: status,
+                    message: format_args!("{title}. {detail}"),
+                    status: google_status(status),
+                },
+            )?,
+        }
+        let of_type = if *dialect == Dialect::Anthropic { "problem" } else { "type" };
+        members.serialize_entry(of_type, &format_args!("{TYPE_PREFIX}{name}"))?;
+        members.serialize_entry("title", title)?;
+        members.serialize_entry("status", &status)?;
+        members.serialize_entry("detail", detail)?;
+        let words = [
+            ("dependency", problem.dependency.as_deref()),
+            ("circuit", problem.circuit.as_deref()),
+            ("state", problem.state),
+            ("reason", problem.reason.as_deref()),
+            ("class", problem.class),
+            ("user_message", problem.user_message.as_deref()),
+        ];
+        for (name, word) in words {
+            if let Some(word) = word {
+                members.serialize_entry(name, word)?;
             }
         }
-        members.insert("title".to_owned(), kind.title().into());
-        members.insert("status".to_owned(), status.into());
-        members.insert("detail".to_owned(), self.detail.as_str().into());
-        let mut put = |name: &str, value: Option<&str>| {
-            if let Some(value) = value {
-                members.insert(name.to_owned(), value.into());
-            }
-        };
-        put("dependency", self.dependency.as_deref());
-        put("circuit", self.circuit.as_deref());
-        put("state", self.state);
-        put("reason", self.reason.as_deref());
-        put("class", self.class);
-        put("user_message", self.user_message.as_deref());
-        put("retry_at", self.retry_at.map(|retry_at| format!("{:.3}", retry_at.at)).as_deref());
-        members.insert("attempts".to_owned(), self.attempts.into());
-        members.insert("may_have_run".to_owned(), kind.may_have_run().into());
-        Value::Object(members)
+        if let Some(retry_at) = problem.retry_at {
+            members.serialize_entry("retry_at", &format_args!("{:.3}", retry_at.at))?;
+        }
+        members.serialize_entry("attempts", &problem.attempts)?;
+        members.serialize_entry("may_have_run", &kind.may_have_run())?;
+        members.end()
+    }
+}
+
+/// Returns the value of `Halfopen-Attempts`.
+pub(super) fn attempts_field(attempts: u32) -> HeaderValue {
+    // Hardly ever another.
+    match attempts {
+        0 => HeaderValue::from_static("0"),
+        1 => HeaderValue::from_static("1"),
+        more => HeaderValue::from(more),
     }
 }
 

@@ -218,7 +218,7 @@ fn is_safe(method: &Method) -> bool {
 /// Takes out by what the caller is known to the first dependency: it is nobody else's business.
 fn forget_caller(headers: &mut HeaderMap, own: impl Iterator<Item = HeaderName>) {
     let known_by = KEY_FIELDS.iter().map(|name| HeaderName::from_static(name));
-    let rest = [AUTHORIZATION, PROXY_AUTHORIZATION, COOKIE, HeaderName::from_static(CHOOSES)];
+    let rest = [AUTHORIZATION, PROXY_AUTHORIZATION, COOKIE, CHOOSES];
     for name in known_by.chain(rest).chain(own) {
         headers.remove(name);
     }
