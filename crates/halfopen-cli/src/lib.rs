@@ -4,6 +4,7 @@ pub mod args;
 pub mod exit;
 pub mod ui;
 pub mod duration;
+pub mod alerts;
 mod shown;
 mod token;
 mod work;

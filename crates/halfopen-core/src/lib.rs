@@ -27,4 +27,5 @@ pub mod circuit;
 pub mod pair;
 pub mod job;
 pub mod event;
+pub mod alert;
 pub mod snapshot;

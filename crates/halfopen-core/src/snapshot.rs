@@ -1,4 +1,4 @@
-//! Turns circuits, events and jobs into the form that is stored, and back.
+//! Turns circuits, events, jobs and alerts into the form that is stored, and back.
 //!
 //! A stored circuit is one JSON object with the number of its form. The stored types are written here and nowhere
 //! derived from the core's, so that a renamed field inside cannot change what old files mean; the golden files beside
@@ -9,6 +9,7 @@
 //! would not (unknown fields are ignored, failures are sorted). A circuit written by a newer form is refused with the
 //! two numbers, never half understood.
 
+mod alert;
 mod record;
 mod stored;
 mod job;
@@ -16,6 +17,7 @@ mod request;
 
 use crate::circuit::Circuit;
 
+pub use alert::{AlertRecord, DeliveryRecord, DeliveryState, EvidenceRecord, IncidentRecord, PostRecord};
 pub use job::{decode_entry, decode_job, encode_entry, encode_job};
 pub use record::{EventRecord, record};
 pub use request::{decode_request, decode_result, encode_request, encode_result};

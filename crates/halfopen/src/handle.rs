@@ -10,6 +10,7 @@
 //! There is no second road: a surface that remembers an answer for itself, or asks two doors, breaks the promises that
 //! are kept here.
 
+mod alerts;
 pub mod jobs;
 mod lost;
 mod operate;
@@ -36,6 +37,7 @@ use crate::store::{Location, Mark, PATIENCE, Store, StoreError};
 use lost::Lost;
 use registry::Seats;
 
+pub use alerts::ClaimedAlert;
 pub use operate::{CircuitView, Why};
 
 /// How long one step waits for other processes while the store is believed lost; a door call makes at most five.

@@ -322,13 +322,13 @@ alerts:
   - email: oncall@example.com
   - slack_from_env: SLACK_URL
   - command: [page, ocr]
+  - webhook: {url: https://hooks.example.com/x, secret_from_env: HOOK_SECRET}
+  - slack: {url_from_env: SLACK_URL}
+  - email: {to: [a@example.com, b@example.com], from: c@example.com, smtp_from_env: SMTP_URL}
 ";
-    // An owner who can be reached is no promise yet: what is left to say is that nothing is sent.
     let said = findings(whole, Demand::Production);
     let said: Vec<_> = said.iter().map(|f| (f.level, f.message.as_str())).collect();
-    assert_eq!(said, [(Level::Note, "alerts are checked but not sent in this version")]);
-    let owned = findings(&guard("owner: oncall"), Demand::Usable);
-    assert!(owned.iter().any(|f| f.message.contains("not sent in this version")), "{owned:?}");
+    assert_eq!(said, [], "an owner who can be reached is enough");
     let unreachable = whole.replace("oncall:\n", "someone:\n");
     assert!(findings(&unreachable, Demand::Production).iter().any(|f| f.level == Level::Error));
 }
@@ -383,6 +383,15 @@ store: sqlite:/var/lib/halfopen.db
 #[test_case("dependency_guard: {name: a, probe: 'x | y'}\n", "needs a shell")]
 #[test_case("alerts: {o: [{pager: x}]}\n", "a channel is one of")]
 #[test_case("alerts: {o: [{webhook: x}]}\n", "no http or https URL")]
+#[test_case("alerts: {o: [{webhook: {secret_from_env: S}}]}\n", "either `url` or `url_from_env`")]
+#[test_case(
+    "alerts: {o: [{webhook: {url: 'http://x', secret: s}}]}\n",
+    "`webhook` has url, url_from_env, secret_from_env"
+)]
+#[test_case("alerts: {o: [{webhook: {url: 'http://x', secret_from_env: whsec_a+b}}]}\n", "not the secret")]
+#[test_case("alerts: {o: [{slack: {}}]}\n", "either `url` or `url_from_env`")]
+#[test_case("alerts: {o: [{email: {from: a@example.com}}]}\n", "`email` needs `to`")]
+#[test_case("alerts: {o: [{email: {to: [nobody]}}]}\n", "no mail address")]
 #[test_case("dependency_guard:\n\tname: a\n", "tab")]
 fn what_cannot_stand_is_refused(text: &str, said: &str) {
     assert!(parse(text).is_err(), "{}", rendered(text));

@@ -7,6 +7,7 @@ mod out;
 mod place;
 pub mod remote;
 mod steer;
+pub mod alerts;
 pub mod status;
 pub mod why;
 pub mod hold;
@@ -55,6 +56,8 @@ pub enum OpsCommand {
     Jobs(jobs::JobsArgs),
     /// Prove that every job that was ever accepted stands somewhere; exit with 1 if not
     Audit(audit::AuditArgs),
+    /// Try the channels of an owner; list alerts that have not got through
+    Alerts(alerts::AlertsArgs),
     /// Say what an outcome means, by which rule, and what follows
     Classify(Box<classify::ClassifyArgs>),
     /// Make a token for an operator or a caller of a gateway
@@ -100,6 +103,7 @@ pub fn run(shared: &Shared, command: &OpsCommand) -> u8 {
         OpsCommand::Report(args) => report::run(shared, args),
         OpsCommand::Jobs(args) => jobs::run(shared, args),
         OpsCommand::Audit(args) => audit::run(shared, args),
+        OpsCommand::Alerts(args) => alerts::run(shared, args),
         OpsCommand::Classify(args) => Ok(classify::run(shared, args)),
         OpsCommand::Token(args) => token::run(args),
         OpsCommand::Completions(args) => completions::run(args),

@@ -14,7 +14,7 @@ use halfopen_core::redact;
 
 use super::place::{self, Place};
 use super::remote::{At, Remote};
-use super::{Done, OK, out};
+use super::{Done, OK, alerts, out};
 use crate::args::Shared;
 use crate::shown::{Line, Told, When, state_word};
 use crate::{duration, ui};
@@ -36,6 +36,8 @@ pub(super) fn run(shared: &Shared, args: &StatusArgs) -> Done {
     }
     let place = Place::find(shared)?;
     let handle = place.open()?;
+    crate::alerts::watch::figures(&handle, &place.config, &place.store);
+    crate::alerts::deliver(&handle, &place.config, &place.store);
     let circuits = place.circuits(&handle)?;
     let when = place::when(&handle);
     if args.json {
@@ -45,6 +47,9 @@ pub(super) fn run(shared: &Shared, args: &StatusArgs) -> Done {
     }
     ui::say(&about_store(&place, &when));
     place.warn_of_new_stores();
+    if let Some(banner) = alerts::banner(&alerts::lately(&handle)) {
+        ui::warn(&banner);
+    }
     let jobs = jobs(&handle.job_figures().map_err(place::store_failure)?, &when);
     let shown = show(&circuits, &when, &|dependency| place.policy(dependency))?;
     if let Some(jobs) = jobs {

@@ -32,7 +32,7 @@ use super::report::{Evidence, Failure, Report};
 use super::say::{self, Message};
 use super::wait::{iso_time, wall_ms_of, wall_now_ms};
 use crate::exit::{self, Final};
-use crate::ui;
+use crate::{alerts, ui};
 
 /// What is needed to end a run.
 pub(super) struct Finish<'a> {
@@ -73,6 +73,7 @@ impl Finish<'_> {
         let inside = self.plan.outer.is_some() && report.job_id.is_none() && report.class.as_deref() != Some("success");
         write(&report, self.args, inside);
         self.record(&done.figures, &done.unclassified);
+        self.tell_owners(&done.unclassified);
         code
     }
 
@@ -364,6 +365,16 @@ impl Finish<'_> {
             (Side::Account, Some(account)) => account,
             (Side::Place | Side::Account, _) => &self.plan.route.place,
         }
+    }
+
+    /// Sends the alerts that are due, this call's own and whatever others left, when everything else is done: the caller
+    /// has its output, and waits at most five seconds more, and only where an alert is due.
+    fn tell_owners(&self, unclassified: &[String]) {
+        let (handle, config, store) = (self.handle, self.plan.config(), &self.plan.store);
+        if !unclassified.is_empty() {
+            alerts::watch::figures(handle, config, store);
+        }
+        alerts::deliver(handle, config, store);
     }
 
     /// Leaves the line that says that the protection was there, also if nothing happened.

@@ -229,6 +229,11 @@ impl Plan {
         self.config.path.as_deref()
     }
 
+    /// Returns the policy file.
+    pub(super) fn config(&self) -> &Config {
+        &self.config
+    }
+
     /// Returns whether we only watch.
     #[must_use]
     pub(super) fn observes(&self) -> bool {

@@ -27,6 +27,7 @@ use super::pulse;
 use super::queue;
 use super::reload;
 use super::socket::Socket;
+use super::tell;
 use crate::ui;
 
 /// How long a caller may take for the head of a request, and leave a connection without one.
@@ -93,6 +94,7 @@ pub(super) async fn serve(gateway: Arc<Gateway>, args: &ServeArgs) -> Result<End
     drop(alive);
     let watching = tokio::spawn(reload::watch(Arc::clone(&gateway)));
     let mut working = queue::start(&gateway);
+    let telling = tokio::spawn(tell::owners(Arc::clone(&gateway)));
     loop {
         tokio::select! {
             _ = terminate.recv() => break,
@@ -104,6 +106,7 @@ pub(super) async fn serve(gateway: Arc<Gateway>, args: &ServeArgs) -> Result<End
         }
     }
     watching.abort();
+    telling.abort();
     gateway.shutdown.begin();
     queue::finish(&gateway);
     let finished = async {

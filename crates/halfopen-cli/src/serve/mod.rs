@@ -40,6 +40,7 @@ mod shutdown;
 mod stall;
 mod socket;
 mod target;
+mod tell;
 mod upload;
 mod upstream;
 

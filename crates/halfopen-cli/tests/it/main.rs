@@ -4,6 +4,7 @@
 //! waits by sleeping: conditions are polled with a deadline, and what must not happen is proved by counting.
 
 mod agent;
+mod alerts;
 mod branches;
 mod breaker;
 mod crash;
@@ -14,6 +15,7 @@ mod nested;
 mod observe;
 mod output;
 mod queue;
+mod receiver;
 mod report;
 mod retry;
 mod sandbox;

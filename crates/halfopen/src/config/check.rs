@@ -75,7 +75,6 @@ pub(super) fn check(reader: &mut Reader<'_>, file: &RawFile, surface: Option<Sur
     // After the dependencies, one of which may make the same words milder.
     profile(reader, &file.defaults);
     unused_owners(reader, file);
-    not_sent(reader, file);
 }
 
 /// Refuses own rules that cannot be used, and those whose examples come out differently than they say. Costs as much as
@@ -414,21 +413,6 @@ fn unused_owners(reader: &mut Reader<'_>, file: &RawFile) {
             reader.remark_at("alerts", Level::Note, &owner.span, message, None);
         }
     }
-}
-
-/// Says once that alerts are not sent, where somebody counts on them.
-fn not_sent(reader: &mut Reader<'_>, file: &RawFile) {
-    let channel = file.alerts.first().map(|owner| ("alerts", owner.span.clone()));
-    let place = channel.or_else(|| {
-        std::iter::once(&file.defaults).chain(&file.dependencies).find_map(|raw| {
-            let path = OWNER.into_iter().find(|path| raw.get(path).is_some())?;
-            Some((path, raw.span_of(path)))
-        })
-    });
-    let Some((path, span)) = place else { return };
-    let message = "alerts are checked but not sent in this version".to_owned();
-    let help = "have a timer run `halfopen report --check` and tell you when it fails".to_owned();
-    reader.remark_at(path, Level::Note, &span, message, Some(help));
 }
 
 /// Returns the host of a URL that the reader has let pass.

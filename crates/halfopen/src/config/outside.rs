@@ -3,6 +3,8 @@
 //! Neither takes a secret itself, only the variable or the file that holds one, and no message repeats a value that
 //! may be a secret in the wrong place.
 
+use std::ops::Range;
+
 use super::finding::Level;
 use super::keys;
 use super::raw::{CHANNELS, RawCredential, RawOwner, Written};
@@ -10,6 +12,10 @@ use super::reader::Reader;
 use super::suggest;
 use super::tree::{Node, Value};
 use super::value::{is_header, is_url};
+use super::wiring::{Channel, SecretUrl};
+
+/// The variable that holds the mail server's URL where the policy names no other.
+const SMTP_VARIABLE: &str = "HALFOPEN_SMTP_URL";
 
 /// What a name may be.
 const NAME: &str = "a name without white space, `@` and `=`";
@@ -104,7 +110,7 @@ impl Reader<'_> {
         owners
     }
 
-    fn channel(&mut self, node: &Node) -> Vec<(String, Vec<String>)> {
+    fn channel(&mut self, node: &Node) -> Vec<Channel> {
         let known = || format!("a channel is one of {}", CHANNELS.join(", "));
         if !matches!(node.value, Value::Map(_)) {
             let message = format!("a channel is a mapping such as `webhook: URL`, this is {}", node.value.kind());
@@ -117,26 +123,19 @@ impl Reader<'_> {
                 "command" => {
                     if let Value::List(items) = &value.value {
                         let words: Option<Vec<_>> = items.iter().map(|item| self.line(item, "command")).collect();
-                        read.extend(words.filter(|words| !words.is_empty()).map(|words| (word, words)));
+                        read.extend(words.filter(|words| !words.is_empty()).map(Channel::Command));
                     } else if let Some(text) = self.line(value, "command") {
-                        read.push((word, text.split_whitespace().map(str::to_owned).collect()));
+                        read.push(Channel::Command(text.split_whitespace().map(str::to_owned).collect()));
                     }
                 }
-                "webhook" | "slack" => match self.line(value, &word) {
-                    Some(url) if is_url(&url) => read.push((word, vec![url])),
-                    Some(_) => self.error(&value.span, format!("`{word}` is no http or https URL")),
-                    None => {}
-                },
-                "webhook_from_env" | "slack_from_env" => {
-                    read.extend(self.variable(value).map(|name| (word, vec![name])));
+                "webhook" => read.extend(self.webhook(value)),
+                "slack" => read.extend(self.slack(value)),
+                "webhook_from_env" => {
+                    let url = self.variable(value).map(SecretUrl::Env);
+                    read.extend(url.map(|url| Channel::Webhook { url, secret: None }));
                 }
-                "email" => match self.line(value, "email") {
-                    Some(to) if to.split('@').filter(|part| !part.is_empty()).count() == 2 => {
-                        read.push((word, vec![to]));
-                    }
-                    Some(to) => self.error(&value.span, format!("`{to}` is no mail address")),
-                    None => {}
-                },
+                "slack_from_env" => read.extend(self.variable(value).map(|name| Channel::Slack(SecretUrl::Env(name)))),
+                "email" => read.extend(self.email(value)),
                 _ => {
                     let message = format!("unknown key `{}`", self.source.excerpt(&key.span));
                     self.remark(Level::Error, &key.span, message, Some(known()));
@@ -144,5 +143,88 @@ impl Reader<'_> {
             }
         }
         read
+    }
+
+    fn webhook(&mut self, node: &Node) -> Option<Channel> {
+        if !matches!(node.value, Value::Map(_)) {
+            return Some(Channel::Webhook { url: self.written_url(node, "webhook")?, secret: None });
+        }
+        let (mut url, mut secret) = (None, None);
+        for (word, key, value) in self.entries(node) {
+            match word.as_str() {
+                "url" => url = self.written_url(value, "webhook"),
+                "url_from_env" => url = self.variable(value).map(SecretUrl::Env),
+                "secret_from_env" => secret = self.variable(value),
+                _ => self.unknown_in("webhook", &key.span, &["url", "url_from_env", "secret_from_env"]),
+            }
+        }
+        self.demanded(url, "webhook", node).map(|url| Channel::Webhook { url, secret })
+    }
+
+    fn slack(&mut self, node: &Node) -> Option<Channel> {
+        if !matches!(node.value, Value::Map(_)) {
+            return Some(Channel::Slack(self.written_url(node, "slack")?));
+        }
+        let mut url = None;
+        for (word, key, value) in self.entries(node) {
+            match word.as_str() {
+                "url" => url = self.written_url(value, "slack"),
+                "url_from_env" => url = self.variable(value).map(SecretUrl::Env),
+                _ => self.unknown_in("slack", &key.span, &["url", "url_from_env"]),
+            }
+        }
+        self.demanded(url, "slack", node).map(Channel::Slack)
+    }
+
+    fn email(&mut self, node: &Node) -> Option<Channel> {
+        let smtp = SMTP_VARIABLE.to_owned();
+        if !matches!(node.value, Value::Map(_)) {
+            return Some(Channel::Email { to: vec![self.address(node)?], from: None, smtp });
+        }
+        let (mut to, mut from, mut server) = (Vec::new(), None, Some(smtp));
+        for (word, key, value) in self.entries(node) {
+            match (word.as_str(), &value.value) {
+                ("to", Value::List(items)) => to = items.iter().filter_map(|item| self.address(item)).collect(),
+                ("to", _) => to.extend(self.address(value)),
+                ("from", _) => from = self.address(value),
+                ("smtp_from_env", _) => server = self.variable(value),
+                _ => self.unknown_in("email", &key.span, &["to", "from", "smtp_from_env"]),
+            }
+        }
+        if to.is_empty() {
+            self.error(&node.span, "`email` needs `to`: an address, or a list of them".to_owned());
+            return None;
+        }
+        server.map(|smtp| Channel::Email { to, from, smtp })
+    }
+
+    fn address(&mut self, node: &Node) -> Option<String> {
+        let to = self.line(node, "email")?;
+        if to.split('@').filter(|part| !part.is_empty()).count() == 2 {
+            return Some(to);
+        }
+        self.error(&node.span, format!("`{to}` is no mail address"));
+        None
+    }
+
+    fn written_url(&mut self, node: &Node, word: &str) -> Option<SecretUrl> {
+        let url = self.line(node, word)?;
+        if is_url(&url) {
+            return Some(SecretUrl::Written(url));
+        }
+        self.error(&node.span, format!("`{word}` is no http or https URL"));
+        None
+    }
+
+    fn demanded(&mut self, url: Option<SecretUrl>, word: &str, node: &Node) -> Option<SecretUrl> {
+        if url.is_none() {
+            self.error(&node.span, format!("`{word}` needs either `url` or `url_from_env`"));
+        }
+        url
+    }
+
+    fn unknown_in(&mut self, word: &str, span: &Range<usize>, known: &[&str]) {
+        let message = format!("unknown key `{}`", self.source.excerpt(span));
+        self.remark(Level::Error, span, message, Some(format!("`{word}` has {}", known.join(", "))));
     }
 }

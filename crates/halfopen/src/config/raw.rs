@@ -10,6 +10,7 @@ use halfopen_core::classify::raw::RawRule;
 use halfopen_core::policy::ProbeWith;
 
 use super::tree::Node;
+use super::wiring::Channel;
 
 /// What a channel of `alerts` may be.
 pub(super) const CHANNELS: &[&str] = &["webhook", "webhook_from_env", "slack", "slack_from_env", "email", "command"];
@@ -68,8 +69,8 @@ pub(super) struct RawCredential {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RawOwner {
     pub(super) name: String,
-    /// Kind and value of each channel.
-    pub(super) channels: Vec<(String, Vec<String>)>,
+    /// How they are reached.
+    pub(super) channels: Vec<Channel>,
     pub(super) span: Range<usize>,
 }
 

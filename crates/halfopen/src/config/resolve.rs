@@ -12,9 +12,7 @@ use super::finding::Level;
 use super::raw::{Raw, RawFile, RawOwner, Written};
 use super::reader::Reader;
 use super::suggest;
-use super::wiring::{
-    Cache, Channel, Credential, Idempotency, OrderBy, Owners, QueueBounds, SecretFrom, SecretUrl, Wiring,
-};
+use super::wiring::{Cache, Credential, Idempotency, OrderBy, Owners, QueueBounds, SecretFrom, Wiring};
 
 /// Returns the dependency that `raw` describes, with the defaults of `surface` where it is silent.
 pub(super) fn dependency(raw: &Raw, name: &str, surface: Surface) -> Dependency {
@@ -150,18 +148,7 @@ fn classify(raw: &Raw) -> Vec<halfopen_core::classify::raw::RawRule> {
 
 /// Returns the channels of each owner.
 pub(super) fn owners(written: &[RawOwner]) -> Owners {
-    let channel = |(kind, words): &(String, Vec<String>)| {
-        let first = words.first()?.clone();
-        Some(match kind.as_str() {
-            "webhook" => Channel::Webhook(SecretUrl::Written(first)),
-            "webhook_from_env" => Channel::Webhook(SecretUrl::Env(first)),
-            "slack" => Channel::Slack(SecretUrl::Written(first)),
-            "slack_from_env" => Channel::Slack(SecretUrl::Env(first)),
-            "email" => Channel::Email(first),
-            _ => Channel::Command(words.clone()),
-        })
-    };
-    written.iter().map(|owner| (owner.name.clone(), owner.channels.iter().filter_map(channel).collect())).collect()
+    written.iter().map(|owner| (owner.name.clone(), owner.channels.clone())).collect()
 }
 
 /// Refuses what no two keys of a file may say together.

@@ -163,15 +163,36 @@ fn credential() -> Value {
 }
 
 fn channel() -> Value {
+    let url = || json!({ "type": "string", "pattern": "^https?://" });
+    let address = || json!({ "type": "string", "pattern": "^[^@]+@[^@]+$" });
+    let variable = || json!({ "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$" });
     let mut properties = Map::new();
     for word in CHANNELS {
         let schema = match *word {
             "command" => json!({
                 "anyOf": [{ "type": "string" }, { "type": "array", "minItems": 1, "items": { "type": "string" } }],
             }),
-            "webhook" | "slack" => json!({ "type": "string", "pattern": "^https?://" }),
-            "email" => json!({ "type": "string", "pattern": "^[^@]+@[^@]+$" }),
-            _ => json!({ "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$" }),
+            "webhook" => json!({ "anyOf": [url(), {
+                "type": "object",
+                "additionalProperties": false,
+                "properties": { "url": url(), "url_from_env": variable(), "secret_from_env": variable() },
+            }] }),
+            "slack" => json!({ "anyOf": [url(), {
+                "type": "object",
+                "additionalProperties": false,
+                "properties": { "url": url(), "url_from_env": variable() },
+            }] }),
+            "email" => json!({ "anyOf": [address(), {
+                "type": "object",
+                "additionalProperties": false,
+                "required": ["to"],
+                "properties": {
+                    "to": { "anyOf": [address(), { "type": "array", "minItems": 1, "items": address() }] },
+                    "from": address(),
+                    "smtp_from_env": variable(),
+                },
+            }] }),
+            _ => variable(),
         };
         properties.insert((*word).to_owned(), schema);
     }

@@ -99,11 +99,23 @@ impl Default for QueueBounds {
 #[non_exhaustive]
 pub enum Channel {
     /// A POST to a URL.
-    Webhook(SecretUrl),
+    Webhook {
+        /// Where to.
+        url: SecretUrl,
+        /// The variable of the environment that holds the secret it is signed with.
+        secret: Option<String>,
+    },
     /// A message to a Slack webhook.
     Slack(SecretUrl),
     /// A mail.
-    Email(String),
+    Email {
+        /// To whom.
+        to: Vec<String>,
+        /// From whom; `None` is the first of those it is for.
+        from: Option<String>,
+        /// The variable of the environment that holds the mail server's URL.
+        smtp: String,
+    },
     /// A command with the alert on its standard input.
     Command(Vec<String>),
 }

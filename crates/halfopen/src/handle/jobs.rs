@@ -57,7 +57,7 @@ use halfopen_core::snapshot::EventRecord;
 
 pub(super) use sweep::foretell_expiries;
 
-use super::{Handle, Route, StoreHealth};
+use super::{Handle, Route, StoreHealth, alerts};
 use crate::store::jobs::JobRow;
 use crate::store::{Store, StoreError, Txn};
 
@@ -199,6 +199,7 @@ fn tell(txn: &mut Txn<'_>, policy: &Policy, told: &Told<'_>) -> Result<EventReco
         details,
     };
     txn.append(&record)?;
+    alerts::note(txn, policy, &record, Some(&status))?;
     txn.prune(told.place.dependency(), txn.now() - policy.journal_keep)?;
     Ok(record)
 }

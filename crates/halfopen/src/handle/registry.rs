@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use halfopen_core::alert;
 use halfopen_core::circuit::{Circuit, Facts};
 use halfopen_core::circuit_id::CircuitId;
 use halfopen_core::event::Event;
@@ -15,7 +16,7 @@ use halfopen_core::policy::Policy;
 use halfopen_core::snapshot::{self, EventRecord};
 use halfopen_core::time::Timestamp;
 
-use super::{Route, Seen};
+use super::{Route, Seen, alerts};
 use crate::store::jobs::shelf_number;
 use crate::store::{Store, StoreError, Txn};
 
@@ -143,8 +144,11 @@ impl Seat {
         records.extend(
             events.iter().map(|event| snapshot::record(event, self.id.dependency(), partition.as_deref(), None)),
         );
+        let heard = records.iter().any(|record| alert::incident_name(record).is_some());
+        let status = heard.then(|| self.circuit.status(policy, txn.now()));
         for record in &records {
             txn.append(record)?;
+            alerts::note(txn, policy, record, status.as_ref())?;
         }
         if !records.is_empty() {
             txn.prune(self.id.dependency(), txn.now() - policy.journal_keep)?;

@@ -1,5 +1,6 @@
 //! Keeps circuits and the journal in this process only: for tests, drills and programs that want no file.
 
+mod alerts;
 mod jobs;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -8,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use halfopen_core::circuit::Circuit;
 use halfopen_core::circuit_id::CircuitId;
 use halfopen_core::job::{Entry, JobId};
-use halfopen_core::snapshot::EventRecord;
+use halfopen_core::snapshot::{EventRecord, IncidentRecord, PostRecord};
 use halfopen_core::time::Timestamp;
 
 use super::jobs::{Digest, JobRow, Lane, LaneId, Part, Payload, TakenKey};
@@ -26,6 +27,7 @@ struct Kept {
     /// The position of the newest event that was ever kept.
     end: i64,
     jobs: jobs::Jobs,
+    alerts: alerts::Alerts,
     version: i64,
 }
 
@@ -45,6 +47,8 @@ pub(super) struct Draft<'a> {
     appended: Vec<EventRecord>,
     pruned: Vec<(String, Timestamp)>,
     undo: Vec<jobs::Undo>,
+    /// The alerts as they are going to be, if they change.
+    alerts: Option<alerts::Alerts>,
 }
 
 impl Memory {
@@ -112,10 +116,14 @@ impl Memory {
         !self.lock().jobs.due(now, 1).is_empty()
     }
 
+    pub(super) fn has_due_alerts(&self, now: Timestamp) -> bool {
+        self.lock().alerts.has_due(now)
+    }
+
     fn begin(&self, clock: &Clock) -> Txn<'_> {
         let kept = self.lock();
         let (changed, appended) = (BTreeMap::new(), Vec::new());
-        let draft = Draft { kept, changed, appended, pruned: Vec::new(), undo: Vec::new() };
+        let draft = Draft { kept, changed, appended, pruned: Vec::new(), undo: Vec::new(), alerts: None };
         Txn { now: clock.now(), draft: super::Draft::Memory(draft) }
     }
 
@@ -256,6 +264,46 @@ impl Draft<'_> {
         self.kept.jobs.counted()
     }
 
+    pub(super) fn incident(&self, name: &str) -> Option<IncidentRecord> {
+        self.alerts().incident(name)
+    }
+
+    pub(super) fn set_incident(&mut self, name: &str, incident: Option<&IncidentRecord>) {
+        self.alerts_mut().set_incident(name, incident);
+    }
+
+    pub(super) fn woken_incidents(&self, now: Timestamp, max: usize) -> Vec<(String, IncidentRecord)> {
+        self.alerts().woken(now, max)
+    }
+
+    pub(super) fn add_post(&mut self, post: &PostRecord, now: Timestamp) -> bool {
+        self.alerts_mut().add(post, now)
+    }
+
+    pub(super) fn post(&self, id: &str) -> Option<PostRecord> {
+        self.alerts().post(id)
+    }
+
+    pub(super) fn save_post(&mut self, post: &PostRecord, due_at: Option<Timestamp>) {
+        self.alerts_mut().save(post, due_at);
+    }
+
+    pub(super) fn open_posts(&self, now: Timestamp) -> Vec<(bool, PostRecord)> {
+        self.alerts().open(now)
+    }
+
+    pub(super) fn posts(&self, max: usize) -> Vec<PostRecord> {
+        self.alerts().posts(max)
+    }
+
+    fn alerts(&self) -> &alerts::Alerts {
+        self.alerts.as_ref().unwrap_or(&self.kept.alerts)
+    }
+
+    fn alerts_mut(&mut self) -> &mut alerts::Alerts {
+        self.alerts.get_or_insert_with(|| self.kept.alerts.clone())
+    }
+
     fn commit(mut self) {
         self.undo.clear();
         let kept = &mut *self.kept;
@@ -265,6 +313,9 @@ impl Draft<'_> {
                 Some(row) => kept.circuits.insert(id, row),
                 None => kept.circuits.remove(&id),
             };
+        }
+        if let Some(alerts) = self.alerts.take() {
+            kept.alerts = alerts;
         }
         for event in std::mem::take(&mut self.appended) {
             kept.end += 1;

@@ -22,9 +22,11 @@
 //! - **The boot.** Opening compares the boot the store was last used in with this one. If they differ, one transaction
 //!   writes the new anchor and lets every circuit cut the deadlines that no longer fit
 //!   ([`Circuit::after_reboot`]); no process of the new boot sees one without the other.
+//! - **Alerts** have one too, in [`alerts`]: they commit with the event that caused them.
 //! - **Jobs** have a contract of their own, in [`jobs`]: what is accepted is on the disk.
 //! - **Damage** is reported and left as it is. Nothing is moved aside, recreated or repaired unasked.
 
+pub mod alerts;
 mod error;
 pub mod jobs;
 mod location;

@@ -8,6 +8,7 @@ mod world;
 mod conformance;
 #[cfg(test)]
 mod jobs;
+mod alerts;
 #[cfg(test)]
 mod jobs_processes;
 #[cfg(test)]

@@ -120,7 +120,8 @@ impl<'a> Draft<'a> {
             // Its wake has moved with its deadlines, and only its policy says where to: let a sweep look at it.
             self.save(&id, &circuit, Some(now), now)?;
         }
-        self.jobs_after_reboot(now)
+        self.jobs_after_reboot(now)?;
+        self.alerts_after_reboot(now)
     }
 
     pub(super) fn execute(&self, sql: &str, values: impl rusqlite::Params) -> Result<(), StoreError> {

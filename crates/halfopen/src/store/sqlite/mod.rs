@@ -8,6 +8,7 @@
 //! connection would only move the queue into the file. Who must not stand in that queue opens a store of its own. A
 //! long-lived process that queues jobs has two more, in the threads of [`writer`].
 
+mod alerts;
 mod contend;
 mod draft;
 mod files;

@@ -9,8 +9,11 @@ use super::contend::contend;
 use super::{Failure, StoreError};
 
 /// The steps from one schema to the next; step `n` leads to `PRAGMA user_version = n`, counted from 1.
-const MIGRATIONS: [&str; 2] =
-    [include_str!("../migrations/0001_circuits_and_events.sql"), include_str!("../migrations/0002_jobs.sql")];
+const MIGRATIONS: [&str; 3] = [
+    include_str!("../migrations/0001_circuits_and_events.sql"),
+    include_str!("../migrations/0002_jobs.sql"),
+    include_str!("../migrations/0003_alerts.sql"),
+];
 
 /// The schema of this version.
 const SCHEMA: i64 = MIGRATIONS.len() as i64;

@@ -1,0 +1,226 @@
+//! Writes an alert for its readers: a CloudEvent for programs, a line and a text for people.
+//!
+//! Instants of the steady clock are shown on the wall clock as it stands when the alert is written. Whatever came from a
+//! dependency or an operator passes the redaction once more here, because from here it leaves the machine.
+
+use halfopen_core::alert::Kind;
+use halfopen_core::redact;
+use halfopen_core::snapshot::AlertRecord;
+use halfopen_core::time::ReadAt;
+use serde_json::{Map, Value, json};
+
+/// The longest body that is sent, in bytes: it must fit into a pipe.
+const BODY_BYTES_MAX: usize = 32 * 1024;
+
+/// The last instant that is shown, in milliseconds since the unix epoch.
+const LAST_SHOWN_MS: i64 = 253_402_000_000_000;
+
+/// One alert, ready to be sent.
+#[derive(Clone, Debug)]
+pub struct Message {
+    /// Its name, the same in every delivery.
+    pub id: String,
+    /// Its incident's name.
+    pub thread: String,
+    /// Its type.
+    pub kind: String,
+    /// The circuit.
+    pub circuit: String,
+    /// What happened, in one line.
+    pub headline: String,
+    /// When it is sent, in seconds since the unix epoch.
+    pub sent_at_sec: i64,
+    time: String,
+    data: Map<String, Value>,
+}
+
+impl Message {
+    /// Writes an alert. `calls_spared` are the calls that were refused since the incident began, if that is known.
+    #[must_use]
+    pub fn of(alert: &AlertRecord, calls_spared: Option<u64>, clocks: &ReadAt) -> Self {
+        let wall = |steady_ms: i64| {
+            let ms = i128::from(steady_ms) - i128::from(clocks.now.as_millis()) + i128::from(clocks.wall_ms);
+            let ms = i64::try_from(ms.clamp(0, i128::from(LAST_SHOWN_MS))).unwrap_or(0);
+            format!("{:.3}", jiff::Timestamp::from_millisecond(ms).unwrap_or_default())
+        };
+        let headline = redact::line(&headline(alert));
+        let event = &alert.event;
+        let reason = event.reason.as_deref().map(redact::line);
+        let evidence = alert.evidence.as_ref().map(|evidence| {
+            let excerpt = redact::line(&evidence.excerpt);
+            json!({ "class": evidence.class, "rule": evidence.rule, "excerpt": excerpt })
+        });
+        let data = json!({
+            "summary": headline,
+            "thread": alert.thread,
+            "circuit": alert.circuit,
+            "dependency": event.dependency,
+            "partition": event.partition,
+            "from_state": event.from_state,
+            "to_state": event.to_state,
+            "reason": reason,
+            "queued_count": event.queued_count,
+            "probe_result": event.probe_result,
+            "event": event.event,
+            "event_at": wall(event.at_ms),
+            "began_at": wall(alert.began_at_ms),
+            "evidence": evidence,
+            "calls_spared": calls_spared,
+            "jobs_waiting": alert.jobs,
+            "next_probe_at": alert.next_probe_at_ms.map(wall),
+            "came_back": alert.flaps,
+            "owner": alert.owner,
+            "runbook": alert.runbook,
+            "details": clean(&Value::Object(event.details.clone())),
+            "more": clean(&Value::Object(alert.more.clone())),
+        });
+        Self {
+            id: alert.id.clone(),
+            thread: alert.thread.clone(),
+            kind: alert.kind.clone(),
+            circuit: alert.circuit.clone(),
+            headline,
+            sent_at_sec: clocks.wall_ms.div_euclid(1000),
+            time: wall(alert.at_ms),
+            data: match data {
+                Value::Object(data) => data,
+                _ => Map::new(),
+            },
+        }
+    }
+
+    /// Returns it as a CloudEvent 1.0 in structured JSON. <https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/spec.md>
+    #[must_use]
+    pub fn cloud_event(&self) -> String {
+        let event = |data: &Map<String, Value>| {
+            json!({
+                "specversion": "1.0",
+                "id": self.id,
+                "source": "/halfopen",
+                "type": self.kind,
+                "subject": self.circuit,
+                "time": self.time,
+                "datacontenttype": "application/json",
+                "thread": self.thread,
+                "data": data,
+            })
+            .to_string()
+        };
+        let whole = event(&self.data);
+        if whole.len() <= BODY_BYTES_MAX {
+            return whole;
+        }
+        // Only what is open-ended can be so long.
+        let mut short = self.data.clone();
+        short.insert("details".to_owned(), json!({ "left_out": "too long" }));
+        short.insert("more".to_owned(), json!({}));
+        event(&short)
+    }
+
+    /// Returns it as Slack's incoming webhooks take it. <https://docs.slack.dev/messaging/formatting-message-text>
+    #[must_use]
+    pub fn slack(&self) -> String {
+        let escaped = self.text().replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+        json!({ "text": escaped }).to_string()
+    }
+
+    /// Returns it as a person reads it.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut lines = vec![self.headline.clone(), String::new()];
+        let plain = |value: &Value| match value {
+            Value::Null => None,
+            Value::String(text) => Some(text.clone()),
+            other => Some(other.to_string()),
+        };
+        let rows = [
+            ("since", "began_at"),
+            ("state", "to_state"),
+            ("why", "reason"),
+            ("next probe", "next_probe_at"),
+            ("jobs waiting", "jobs_waiting"),
+            ("calls spared", "calls_spared"),
+            ("runbook", "runbook"),
+        ];
+        for (word, key) in rows {
+            if let Some(text) = self.data.get(key).and_then(plain) {
+                lines.push(format!("{word}: {text}"));
+            }
+        }
+        if let Some(evidence) = self.data.get("evidence").and_then(Value::as_object) {
+            let part = |key: &str| evidence.get(key).and_then(plain).unwrap_or_default();
+            lines.push(format!("evidence: {} by {}: {}", part("class"), part("rule"), part("excerpt")));
+        }
+        lines.push(String::new());
+        lines.push(format!("halfopen why {}", crate::ui::shell_word(&self.circuit)));
+        lines.push(format!("incident {}", self.thread));
+        lines.join("\n") + "\n"
+    }
+}
+
+/// Returns what an alert says, in one line.
+#[must_use]
+pub fn headline(alert: &AlertRecord) -> String {
+    let circuit = &alert.circuit;
+    let because = || alert.event.reason.as_deref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+    let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.as_str() == alert.kind) else {
+        return format!("{circuit}: {}", alert.kind);
+    };
+    let jobs = alert.jobs.unwrap_or(1);
+    match kind {
+        Kind::Opened => format!("{circuit} is open{}: calls are refused", because()),
+        Kind::ProbeFailed => format!("{circuit} is still not well: the first probe failed"),
+        Kind::StillOpen => match alert.flaps {
+            0 => format!("{circuit} is still not well"),
+            n => format!("{circuit} is not well: it came back {n} times after it had seemed over"),
+        },
+        Kind::Recovered => format!("{circuit} is well again{}", because()),
+        Kind::NeedsPerson => format!("{circuit} needs a person{}: waiting does not heal it", because()),
+        Kind::ManualReview => format!("{circuit}: {jobs} jobs wait for a person"),
+        Kind::TtlAtRisk => format!("{circuit}: {jobs} jobs will not be done in time"),
+        Kind::UnclassifiedRising => format!("{circuit}: failures that no rule knows are rising"),
+        Kind::Silent => format!("{circuit}: no call for longer than its policy expects"),
+        Kind::AlertFailing => format!("alerts do not get through by {}{}", circuit, because()),
+        Kind::Test => format!("a test alert for {}", alert.owner),
+    }
+}
+
+/// Takes secrets out of every text of a value.
+fn clean(value: &Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(redact::line(text)),
+        Value::Array(items) => Value::Array(items.iter().map(clean).collect()),
+        Value::Object(fields) => {
+            Value::Object(fields.iter().map(|(name, value)| (name.clone(), clean(value))).collect())
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use halfopen_core::time::Timestamp;
+
+    #[test]
+    fn an_alert_is_a_cloud_event_that_fits_into_a_pipe_and_holds_no_secret() {
+        let now = Timestamp::from_millis(1_796_040_000_000);
+        let mut alert = halfopen_core::alert::test("oncall", 7, now);
+        alert.event.reason = Some("Authorization: Bearer abcdefghijklmnop1234567890".to_owned());
+        alert.event.details.insert("long".to_owned(), json!(vec!["x".repeat(200); 1000]));
+        let body = Message::of(&alert, Some(3), &ReadAt::utc(now)).cloud_event();
+        assert!(body.len() < BODY_BYTES_MAX && !body.contains("abcdefghijklmnop"), "{body}");
+        let event: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(event["specversion"], "1.0");
+        assert_eq!(event["type"], "dev.halfopen.test");
+        assert_eq!(event["time"], "2026-11-30T12:00:00.000Z");
+        assert_eq!(event["data"]["calls_spared"], 3);
+    }
+
+    #[test]
+    fn slack_takes_nothing_for_markup() {
+        let now = Timestamp::from_millis(0);
+        let alert = halfopen_core::alert::test("<!channel>", 7, now);
+        assert!(!Message::of(&alert, None, &ReadAt::utc(now)).slack().contains("<!"));
+    }
+}

@@ -1,0 +1,239 @@
+//! Delivers alerts: whoever has just made a transition, or comes by while one is due, claims it and sends it.
+//!
+//! There is no daemon to leave this to, so it is bounded: [`WITHIN`] for everything together, and nothing at all, not even
+//! a runtime, where nothing is due. Each channel is a dependency like any other: it has a circuit of its own behind the
+//! one door (`halfopen-alerts@channel=OWNER/KIND-N`), so a receiver that hangs costs a few callers their five seconds and
+//! then nobody any; whether alerts get through is seen in `halfopen status`. What fails stays due, under the same name.
+//!
+//! One thread for each channel: three of the four kinds block, there are a handful of channels, and no other shape ends
+//! on time whatever the receiver does. The alerts of one channel go out in their order.
+//!
+//! `run`, `serve` and `ops` use this; it uses none of them.
+
+mod channel;
+mod command;
+mod http;
+mod mail;
+mod message;
+mod sign;
+pub mod watch;
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use halfopen::config::{Config, Owners};
+use halfopen::handle::{ClaimedAlert, Handle, Route};
+use halfopen::store::Location;
+use halfopen_core::alert::{CHANNELS, Delivered};
+use halfopen_core::circuit_id::CircuitId;
+use halfopen_core::outcome::Reached;
+use halfopen_core::permit::Ask;
+use halfopen_core::policy::{Policy, Surface};
+use halfopen_core::snapshot::AlertRecord;
+use halfopen_core::verdict::{Class, Verdict};
+
+pub use channel::{Named, named};
+pub use message::{Message, headline};
+
+/// How long all deliveries of one sweep may take together.
+pub const WITHIN: Duration = Duration::from_secs(5);
+
+/// How long one delivery may take: less than [`WITHIN`], so that what is slow is told from what is not tried.
+const ONE_WITHIN: Duration = Duration::from_millis(4_500);
+
+/// How long a claimed alert is this process's own.
+const LEASE: Duration = Duration::from_secs(30);
+
+/// How many alerts one sweep claims at most.
+const CLAIM_MAX: usize = 16;
+
+/// How many channels are served at once.
+const AT_ONCE: usize = 8;
+
+/// How long a channel is left alone first, and at most, when it has failed so often in a row.
+const OPEN_FOR: Duration = Duration::from_secs(30);
+const OPEN_FOR_MAX: Duration = Duration::from_secs(900);
+const OPEN_AFTER: u32 = 3;
+
+/// What came of a sweep.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Deliveries that a receiver took.
+    pub delivered: usize,
+    /// Deliveries that failed, or were given up.
+    pub failed: usize,
+}
+
+/// How one delivery went: what it is to the alert, and what it says about the channel.
+#[derive(Clone, Debug)]
+struct Outcome {
+    delivered: Delivered,
+    class: Class,
+}
+
+impl Outcome {
+    fn taken() -> Self {
+        Self { delivered: Delivered::Yes, class: Class::Success }
+    }
+
+    fn not_now(class: Class, error: impl Into<String>) -> Self {
+        Self { delivered: Delivered::NotNow { error: error.into(), wait: None }, class }
+    }
+
+    /// The receiver refuses this alert, or the channel cannot be used as it is written: no reason to stop trying others.
+    fn never(error: impl Into<String>) -> Self {
+        Self { delivered: Delivered::Never { error: error.into() }, class: Class::InvalidRequest }
+    }
+}
+
+/// Sends what is due, within [`WITHIN`]. Costs one look at the store where nothing is.
+pub fn deliver(handle: &Handle, config: &Config, store: &Location) -> Sent {
+    let mut sent = Sent::default();
+    if config.owners.is_empty() || !handle.has_due_alerts() {
+        return sent;
+    }
+    let until = Instant::now() + WITHIN;
+    let names = |owner: &str| named(&config.owners, owner).into_iter().map(|named| named.name).collect();
+    // A store that cannot be written keeps its alerts for whoever finds it well.
+    let claimed = handle.sweep_alerts().and_then(|()| handle.claim_alerts(&names, LEASE, CLAIM_MAX));
+    let Ok(claimed) = claimed else { return sent };
+    let all = results(handle, &config.owners, store, &claimed, until);
+    for (claimed, how) in claimed.iter().zip(all) {
+        for (_, delivered) in &how {
+            match delivered {
+                Delivered::Yes => sent.delivered += 1,
+                Delivered::NotNow { .. } | Delivered::Never { .. } => sent.failed += 1,
+                Delivered::NotTried { .. } => {}
+            }
+        }
+        let policy = channel_policy(&claimed.alert.owner);
+        // If this cannot be written, the lease runs out and it is sent again under the same name.
+        let _ = handle.finish_alert(claimed, &how, &policy);
+    }
+    sent
+}
+
+/// Sends one alert to every channel of its owner, whatever their circuits say, for who wants to know now; returns each
+/// channel with how it went.
+#[must_use]
+pub fn try_all(handle: &Handle, owners: &Owners, alert: &AlertRecord) -> Vec<(Named, Delivered)> {
+    let message = Message::of(alert, None, &handle.clock().read());
+    let until = Instant::now() + WITHIN;
+    let channels = named(owners, &alert.owner);
+    let mut tried = Vec::new();
+    for some in channels.chunks(AT_ONCE) {
+        let threads: Vec<Delivered> = std::thread::scope(|scope| {
+            let send = |named| {
+                let message = &message;
+                scope.spawn(move || send(named, message, until).delivered)
+            };
+            let running: Vec<_> = some.iter().map(send).collect();
+            running.into_iter().map(|thread| thread.join().unwrap_or_else(|_| panicked().delivered)).collect()
+        });
+        tried.extend(some.iter().cloned().zip(threads));
+    }
+    tried
+}
+
+/// The result of each claimed alert, by channel.
+type Results = Vec<Vec<(String, Delivered)>>;
+
+fn results(handle: &Handle, owners: &Owners, store: &Location, claimed: &[ClaimedAlert], until: Instant) -> Results {
+    let results: Mutex<Results> = Mutex::new(vec![Vec::new(); claimed.len()]);
+    let messages: Vec<Message> = claimed
+        .iter()
+        .map(|claimed| {
+            let spared = watch::calls_spared(store, &claimed.alert, &handle.clock().read());
+            Message::of(&claimed.alert, spared, &handle.clock().read())
+        })
+        .collect();
+    let mut channels: Vec<(Named, Vec<usize>)> = Vec::new();
+    for (place, claimed) in claimed.iter().enumerate() {
+        for named in named(owners, &claimed.alert.owner) {
+            if !claimed.channels.contains(&named.name) {
+                continue;
+            }
+            match channels.iter_mut().find(|(known, _)| known.name == named.name) {
+                Some((_, places)) => places.push(place),
+                None => channels.push((named, vec![place])),
+            }
+        }
+    }
+    for some in channels.chunks(AT_ONCE) {
+        std::thread::scope(|scope| {
+            for (named, places) in some {
+                let (results, messages) = (&results, &messages);
+                scope.spawn(move || {
+                    in_order(handle, named, places, (claimed, messages), until, &|place, how| {
+                        let mut results = results.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                        results[place].push((named.name.clone(), how));
+                    });
+                });
+            }
+        });
+    }
+    results.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Sends the alerts of one channel one after the other, through the channel's circuit. Of an incident whose alert did not
+/// get through, no later one goes before it.
+fn in_order(
+    handle: &Handle,
+    named: &Named,
+    places: &[usize],
+    (claimed, messages): (&[ClaimedAlert], &[Message]),
+    until: Instant,
+    put: &dyn Fn(usize, Delivered),
+) {
+    let Ok(place) = CircuitId::part(CHANNELS, "channel", &named.name) else { return };
+    let route = Route { place, account: None };
+    let policy = channel_policy(&named.owner);
+    let mut stuck: Vec<&str> = Vec::new();
+    for &at in places {
+        let thread = claimed[at].alert.thread.as_str();
+        let now = handle.clock().now();
+        if stuck.contains(&thread) || Instant::now() >= until {
+            let why = "an earlier one goes first".to_owned();
+            put(at, Delivered::NotTried { why, at: now + Duration::from_secs(2) });
+            continue;
+        }
+        let delivered = match handle.attempt(&route, &policy, Ask::Fresh) {
+            Ok(attempt) => {
+                let Outcome { delivered, class } = send(named, &messages[at], until);
+                let _events = attempt.settle(&Verdict::plain(class, "halfopen/alert", Reached::Answered));
+                delivered
+            }
+            Err((_, refusal)) => {
+                let why = "the channel has failed too often and is left alone for a while".to_owned();
+                Delivered::NotTried { why, at: refusal.retry_at.unwrap_or(now + OPEN_FOR) }
+            }
+        };
+        match delivered {
+            Delivered::Yes | Delivered::Never { .. } => {}
+            Delivered::NotNow { .. } | Delivered::NotTried { .. } => stuck.push(thread),
+        }
+        put(at, delivered);
+    }
+}
+
+fn send(named: &Named, message: &Message, until: Instant) -> Outcome {
+    let within = until.saturating_duration_since(Instant::now()).min(ONE_WITHIN);
+    channel::send(&named.channel, message, within)
+}
+
+fn panicked() -> Outcome {
+    Outcome::never("the delivery broke off")
+}
+
+/// Returns the rules of a channel's circuit. Its owner is the one who is reached by it, so that the other channels tell.
+fn channel_policy(owner: &str) -> Policy {
+    let mut policy = Policy::built_in(CHANNELS, Surface::Serve);
+    policy.circuit.open_after_failures = std::num::NonZeroU32::new(OPEN_AFTER).unwrap_or(std::num::NonZeroU32::MIN);
+    policy.circuit.window = Duration::from_secs(900);
+    policy.circuit.open_for = OPEN_FOR;
+    policy.circuit.max_open_for = OPEN_FOR_MAX;
+    policy.circuit.half_open_max_calls = std::num::NonZeroU32::MIN;
+    policy.circuit.close_after_successes = std::num::NonZeroU32::MIN;
+    policy.owner = Some(owner.to_owned());
+    policy
+}

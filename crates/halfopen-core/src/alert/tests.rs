@@ -1,0 +1,248 @@
+//! Stories of incidents: what an owner hears, event by event.
+
+use super::*;
+use test_case::test_case;
+
+const NOON_MS: i64 = 1_796_040_000_000;
+
+/// One incident's name with what is remembered of it, and the instant.
+struct Story {
+    incident: Option<IncidentRecord>,
+    now: Timestamp,
+    told: Vec<AlertRecord>,
+}
+
+impl Story {
+    fn new() -> Self {
+        Self { incident: None, now: Timestamp::from_millis(NOON_MS), told: Vec::new() }
+    }
+
+    fn record(&self, event: &str, from: &str, to: &str, reason: &str) -> EventRecord {
+        EventRecord {
+            at_ms: self.now.as_millis(),
+            event: event.to_owned(),
+            dependency: "ocr".to_owned(),
+            partition: Some("region=eu".to_owned()),
+            from_state: from.to_owned(),
+            to_state: to.to_owned(),
+            generation: 3,
+            reason: Some(reason.to_owned()),
+            queued_count: None,
+            probe_result: None,
+            details: Map::new(),
+        }
+    }
+
+    fn happens(&mut self, record: &EventRecord) -> Vec<&'static str> {
+        let beside = Beside { owner: Some("oncall"), runbook: Some("https://x"), status: None, jobs_waiting: Some(4) };
+        let (after, told) = note(self.incident.take(), record, beside, self.now);
+        self.incident = after;
+        self.heard(told)
+    }
+
+    /// Lets time pass until the incident's wake, and no further than `longest`.
+    fn passes(&mut self, longest: Duration) -> Vec<&'static str> {
+        let end = self.now + longest;
+        let mut heard = Vec::new();
+        while let Some(wake) = self.incident.as_ref().and_then(|incident| incident.wake_at_ms)
+            && wake <= end.as_millis()
+        {
+            self.now = Timestamp::from_millis(wake);
+            if let Some(incident) = self.incident.take() {
+                let (after, told) = remind(incident, self.now);
+                self.incident = after;
+                heard.extend(self.heard(told));
+            }
+        }
+        self.now = end;
+        heard
+    }
+
+    fn heard(&mut self, told: Vec<AlertRecord>) -> Vec<&'static str> {
+        let kind = |alert: &AlertRecord| {
+            let found = Kind::ALL.into_iter().find(|kind| kind.as_str() == alert.kind).map(Kind::as_str);
+            found.unwrap_or_default().trim_start_matches("dev.halfopen.")
+        };
+        let kinds = told.iter().map(kind).collect();
+        self.told.extend(told);
+        kinds
+    }
+
+    fn trips(&mut self) -> Vec<&'static str> {
+        self.happens(&self.record("tripped", "closed", "open", "failures"))
+    }
+
+    fn probe_fails(&mut self) -> Vec<&'static str> {
+        self.happens(&self.record("tripped", "half_open", "open", "probe_failed"))
+    }
+
+    fn recovers(&mut self) -> Vec<&'static str> {
+        self.happens(&self.record("recovered", "half_open", "closed", "probes_succeeded"))
+    }
+}
+
+const NOTHING: [&str; 0] = [];
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// S186: two hours of it are a first word, a failed probe, reminders ever further apart, and a last word.
+#[test]
+fn a_long_incident_is_told_in_few_words() {
+    let mut story = Story::new();
+    assert_eq!(story.trips(), ["circuit.opened"]);
+    assert_eq!(story.probe_fails(), ["circuit.probe_failed"]);
+    let mut reminders = 0;
+    for _ in 0..60 {
+        assert_eq!(story.probe_fails(), NOTHING);
+        reminders += story.passes(2 * MINUTE).len();
+    }
+    assert_eq!(reminders, 3, "after 15, 45 and 105 minutes");
+    assert_eq!(story.recovers(), ["circuit.recovered"]);
+    assert_eq!(story.recovers(), NOTHING);
+    let threads: std::collections::BTreeSet<_> = story.told.iter().map(|alert| &alert.thread).collect();
+    let names: std::collections::BTreeSet<_> = story.told.iter().map(|alert| &alert.id).collect();
+    assert_eq!((threads.len(), names.len()), (1, story.told.len()));
+    assert!(story.told.iter().all(|alert| alert.event.queued_count == Some(4) && alert.owner == "oncall"));
+}
+
+/// One that comes back soon is the same incident: the owner, who was told its end, hears of it if it stays, and then of
+/// its end again.
+#[test]
+fn flapping_is_folded_and_nobody_is_left_with_a_wrong_belief() {
+    let mut story = Story::new();
+    story.trips();
+    assert_eq!(story.recovers(), ["circuit.recovered"]);
+    for _ in 0..5 {
+        story.passes(MINUTE);
+        assert_eq!(story.trips(), NOTHING);
+        story.passes(MINUTE);
+        assert_eq!(story.recovers(), NOTHING);
+    }
+    story.passes(MINUTE);
+    assert_eq!(story.trips(), NOTHING);
+    assert_eq!(story.passes(6 * MINUTE), ["circuit.still_open"]);
+    assert_eq!(story.told.last().map(|alert| alert.flaps), Some(6));
+    assert_eq!(story.recovers(), ["circuit.recovered"]);
+    assert_eq!(story.passes(FOLD), NOTHING);
+    assert_eq!(story.trips(), ["circuit.opened"], "a new one");
+}
+
+#[test]
+fn a_quota_needs_a_person_once() {
+    let mut story = Story::new();
+    let quota = story.record("tripped", "closed", "open", "quota_exhausted");
+    assert_eq!(story.happens(&quota), ["circuit.opened", "circuit.needs_person"]);
+    assert_eq!(story.happens(&quota), NOTHING);
+}
+
+#[test_case("jobs_to_review", "jobs.manual_review")]
+#[test_case("jobs_will_expire", "jobs.ttl_at_risk")]
+#[test_case("jobs_expired", "jobs.ttl_at_risk")]
+fn jobs_are_told_at_once_and_then_in_sums(event: &str, kind: &str) {
+    let mut story = Story::new();
+    let mut record = story.record(event, "closed", "closed", "x");
+    record.details.insert("jobs".to_owned(), 2.into());
+    assert_eq!(story.happens(&record), [kind]);
+    for _ in 0..50 {
+        assert_eq!(story.happens(&record), NOTHING);
+    }
+    assert_eq!(story.passes(SUM_EVERY), [kind]);
+    assert_eq!(story.told.last().and_then(|alert| alert.jobs), Some(100));
+    assert_eq!(story.passes(SUM_EVERY), NOTHING);
+    assert!(story.incident.is_none(), "forgotten");
+}
+
+#[test_case("auth_failed", "circuit.needs_person")]
+#[test_case("hint_cut", "circuit.needs_person")]
+#[test_case("silent", "silent")]
+#[test_case("unclassified_rising", "unclassified_rising")]
+fn what_is_no_transition_has_its_alert(event: &str, kind: &str) {
+    let mut story = Story::new();
+    assert_eq!(story.happens(&story.record(event, "closed", "closed", "x")), [kind]);
+    assert_eq!(story.happens(&story.record(event, "closed", "closed", "x")), NOTHING);
+}
+
+/// The failure of a channel is told once, and not by the channel; it never causes an incident of its own kind.
+#[test]
+fn a_failing_channel_is_told_once_until_it_works() {
+    let mut story = Story::new();
+    let mut record = story.record("tripped", "closed", "open", "failures");
+    (record.dependency, record.partition) = (CHANNELS.to_owned(), Some("channel=oncall/webhook-1".to_owned()));
+    assert_eq!(story.happens(&record), ["alert_failing"]);
+    assert_eq!(story.told[0].except.as_deref(), Some("oncall/webhook-1"));
+    record.event = "alert_given_up".to_owned();
+    assert_eq!(story.happens(&record), NOTHING);
+    record.event = "alert_delivered".to_owned();
+    assert_eq!(story.happens(&record), NOTHING);
+    record.event = "tripped".to_owned();
+    assert_eq!(story.happens(&record), ["alert_failing"], "again, after it had worked");
+}
+
+#[test]
+fn nobody_hears_of_circuits_that_only_watch_nor_of_those_without_an_owner() {
+    let mut story = Story::new();
+    let mut record = story.record("tripped", "closed", "open", "failures");
+    let (incident, told) = note(None, &record, Beside::default(), story.now);
+    assert!(incident.is_none() && told.is_empty());
+    record.dependency.push_str("~observe");
+    assert_eq!(story.happens(&record), NOTHING);
+}
+
+/// Whoever computes it again gets the same name.
+#[test]
+fn names_are_computed_and_not_drawn() {
+    let (mut one, mut other) = (Story::new(), Story::new());
+    one.trips();
+    other.trips();
+    assert_eq!(one.told, other.told);
+    assert!(one.told[0].id.starts_with("alr_") && one.told[0].thread.starts_with("inc_"));
+}
+
+#[test]
+fn deliveries_are_repeated_ever_later_and_given_up_in_the_end() {
+    let alert = test("oncall", 1, Timestamp::from_millis(NOON_MS));
+    let mut delivery = DeliveryRecord {
+        channel: "oncall/webhook-1".to_owned(),
+        state: DeliveryState::Due,
+        attempts: 0,
+        next_at_ms: NOON_MS,
+        error: None,
+    };
+    let mut now = Timestamp::from_millis(NOON_MS);
+    let mut waits = Vec::new();
+    while delivery.state == DeliveryState::Due {
+        let not_now = Delivered::NotNow { error: "500".to_owned(), wait: None };
+        let given_up = settle(&mut delivery, &alert, not_now, now);
+        assert_eq!(given_up, delivery.state == DeliveryState::Failed);
+        let next = Timestamp::from_millis(delivery.next_at_ms);
+        waits.push(now.until(next).as_secs());
+        now = next;
+    }
+    assert_eq!(waits[..8], [2, 6, 18, 54, 162, 486, 1458, 3600]);
+    assert!(delivery.attempts <= ATTEMPTS_MAX);
+    assert!(Timestamp::from_millis(NOON_MS).until(now) <= DELIVER_FOR + REDELIVER_MAX * 2);
+}
+
+/// S184: a stated wait is obeyed; what was not tried costs no attempt; what is refused for good is over.
+#[test]
+fn a_delivery_obeys_what_the_receiver_says() {
+    let now = Timestamp::from_millis(NOON_MS);
+    let alert = test("oncall", 1, now);
+    let due = DeliveryRecord {
+        channel: "c".to_owned(),
+        state: DeliveryState::Due,
+        attempts: 0,
+        next_at_ms: NOON_MS,
+        error: None,
+    };
+    let mut delivery = due.clone();
+    let wait = Some(Duration::from_secs(100));
+    assert!(!settle(&mut delivery, &alert, Delivered::NotNow { error: String::new(), wait }, now));
+    assert_eq!((delivery.attempts, delivery.next_at_ms), (1, NOON_MS + 100_000));
+    let mut delivery = due.clone();
+    let not_tried = Delivered::NotTried { why: String::new(), at: now + MINUTE };
+    assert!(!settle(&mut delivery, &alert, not_tried, now));
+    assert_eq!((delivery.attempts, delivery.next_at_ms), (0, NOON_MS + 60_000));
+    let mut delivery = due;
+    assert!(settle(&mut delivery, &alert, Delivered::Never { error: "404".to_owned() }, now));
+    assert_eq!(delivery.state, DeliveryState::Failed);
+}
