@@ -48,9 +48,11 @@ pub(super) struct Arriving {
     source: Incoming,
     length: Option<u64>,
     kept: Vec<Bytes>,
+    /// How many pieces were passed on before those in `kept`, and are not there any more.
+    gone: usize,
     kept_bytes: u64,
     kept_bytes_max: u64,
-    /// Whether everything that was passed on is in `kept`.
+    /// Whether what arrives is still kept for a further attempt.
     whole: bool,
     end: End,
     /// Whether the caller was waited for the last time somebody asked.
@@ -138,6 +140,7 @@ impl Upload {
             source,
             length,
             kept: Vec::new(),
+            gone: 0,
             kept_bytes: 0,
             kept_bytes_max,
             whole,
@@ -182,7 +185,7 @@ impl Upload {
 
     /// Returns whether a further attempt would get the same bytes.
     pub(super) fn can_be_sent_again(&self) -> bool {
-        self.arriving().is_none_or(|body| body.whole || body.frames == 0)
+        self.arriving().is_none_or(|body| body.gone == 0)
     }
 
     /// Returns whether it is longer than is kept, as far as is known.
@@ -256,10 +259,21 @@ fn lock(body: &Mutex<Arriving>) -> MutexGuard<'_, Arriving> {
 }
 
 impl Arriving {
-    /// Returns piece `n` of those that are kept, or the next one that arrives.
+    /// Returns piece `n`, counted from the beginning: one that is kept, or the next one that arrives.
     fn poll_piece(&mut self, n: usize, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, CallerBrokeOff>> {
-        if let Some(piece) = self.kept.get(n) {
-            return Poll::Ready(Ok(Some(piece.clone())));
+        match n.checked_sub(self.gone) {
+            // A body without its beginning is another body. Nobody may ask for this ([`Upload::can_be_sent_again`]).
+            None => return Poll::Ready(Err(CallerBrokeOff)),
+            Some(at) => {
+                if let Some(piece) = self.kept.get(at) {
+                    return Poll::Ready(Ok(Some(piece.clone())));
+                }
+            }
+        }
+        if !self.whole {
+            // Whoever asks has had everything that is kept, and there will be no second time.
+            self.gone += self.kept.len();
+            self.forget();
         }
         loop {
             match &self.end {
@@ -289,17 +303,15 @@ impl Arriving {
 
     fn keep(&mut self, piece: &Bytes) {
         if !self.whole {
+            self.gone += 1;
             return;
         }
         let bytes = piece.len() as u64;
         let all = KEPT_BYTES.fetch_add(bytes, Ordering::Relaxed) + bytes;
         self.kept_bytes += bytes;
         self.whole = self.kept_bytes <= self.kept_bytes_max && all <= KEPT_BYTES_MAX;
-        if self.whole {
-            self.kept.push(piece.clone());
-        } else {
-            self.forget();
-        }
+        // Also the piece that is too much: it may have been read without being sent yet.
+        self.kept.push(piece.clone());
     }
 
     fn forget(&mut self) {

@@ -117,6 +117,37 @@ pub(super) const NAMES: &[&str] = &[
     "xamzcredential",
 ];
 
+/// Ends of the names of fields and parameters whose value is a secret, folded to letters.
+pub(super) const FIELD_ENDS: &[&str] = &[
+    "token",
+    "secret",
+    "password",
+    "passwd",
+    "signature",
+    "session",
+    "sessionid",
+    "auth",
+    "authentication",
+    "authorization",
+    "cookie",
+    "cookie2",
+    "credential",
+    "apikey",
+    "accesskey",
+    "secretkey",
+    "accountkey",
+    "masterkey",
+    "authkey",
+    "sharedkey",
+    "signingkey",
+    "subscriptionkey",
+    "functionskey",
+];
+
+/// Ends of names that end like those and carry none: places in a list, and keys that only tell calls apart.
+pub(super) const PLAIN_FIELD_ENDS: &[&str] =
+    &["pagetoken", "nexttoken", "continuationtoken", "synctoken", "requesttoken", "clienttoken", "idempotencytoken"];
+
 /// Names whose value is a secret even without a separator, if it is quoted. `token "<"` is what parsers say.
 pub(super) const QUOTED_NAMES: &[&str] = &["password", "passwd", "passphrase", "pwd"];
 

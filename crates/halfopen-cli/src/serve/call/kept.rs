@@ -17,6 +17,7 @@ use halfopen_core::job::{self, HttpRequest, JobId, JobRequest, JobState, Reason,
 use halfopen_core::pair::Side;
 use halfopen_core::permit::RefusalReason;
 use halfopen_core::policy::{OnExpiry, OnOpenAction};
+use halfopen_core::redact::is_secret_field;
 use halfopen_core::time::Timestamp;
 use http::header::{
     AUTHORIZATION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderName, HeaderValue, PROXY_AUTHORIZATION, TE,
@@ -239,9 +240,10 @@ impl Call<'_> {
     /// Returns the call as it is stored.
     async fn stored(&mut self) -> Result<HttpRequest, NotKept> {
         let replaced = self.credential.map(|credential| credential.header().clone());
-        let secrets = KEY_FIELDS.iter().map(|name| HeaderName::from_static(name));
-        for name in secrets.chain([AUTHORIZATION, PROXY_AUTHORIZATION, COOKIE]) {
-            if self.request.headers.contains_key(&name) && replaced.as_ref() != Some(&name) {
+        let keyed = self.dependency.key_field.as_ref();
+        for name in self.request.headers.keys() {
+            let secret = is_secret(name) && keyed != Some(name);
+            if secret && replaced.as_ref() != Some(name) {
                 return Err(NotKept::Secret(name.as_str().to_owned()));
             }
         }
@@ -350,10 +352,18 @@ impl Call<'_> {
 }
 
 /// Returns the parameter of a query that holds a key.
+/// Returns whether a field carries a secret of the caller.
+fn is_secret(name: &HeaderName) -> bool {
+    let known = || KEY_FIELDS.contains(&name.as_str());
+    [AUTHORIZATION, PROXY_AUTHORIZATION, COOKIE].contains(name) || known() || is_secret_field(name.as_str())
+}
+
 fn key_in_query(path: &str) -> Option<&str> {
     let (_, query) = path.split_once('?')?;
     let names = query.split('&').filter_map(|pair| pair.split('=').next());
-    names.into_iter().find(|name| KEY_PARAMETERS.iter().any(|key| name.eq_ignore_ascii_case(key)))
+    names
+        .into_iter()
+        .find(|name| KEY_PARAMETERS.iter().any(|key| name.eq_ignore_ascii_case(key)) || is_secret_field(name))
 }
 
 /// The key a call holds.
