@@ -144,12 +144,16 @@ impl Line {
             return Next::Rest(ASK_AGAIN);
         }
         let (dependency, name, rules) = (self.dependency.clone(), self.shop.name.clone(), Arc::clone(&policy));
-        let claimed = self.shop.at_the_store(move |handle| handle.claim_job(&dependency, &rules, &name)).await;
-        if !matches!(claimed, Ok(Claim::Taken(_))) {
+        let claimed = self.shop.at_the_store(move |handle| handle.claim_job_and_tell(&dependency, &rules, &name)).await;
+        if !matches!(claimed, Ok((Claim::Taken(_), _))) {
             self.quota.give_back();
         }
         let claim = match claimed {
-            Ok(claim) => claim,
+            Ok((claim, records)) => {
+                let records: Vec<_> = records.iter().collect();
+                self.shop.performer.hear(&self.dependency, &News::Swept(&records));
+                claim
+            }
             Err(error) => {
                 said.why = Some(error.to_string());
                 let pause = self.trouble.met(&self.dependency, &error);

@@ -130,6 +130,19 @@ fn a_wait_beyond_the_time_to_live_goes_to_a_person_at_once() {
     assert_eq!(stub.seen().len(), 1);
 }
 
+/// S009, for a store that is gone: what cannot be made durable is not acknowledged, and the gateway goes on.
+#[test]
+fn nothing_is_acknowledged_that_cannot_be_kept() {
+    let stub = Stub::start();
+    let gateway = opened(&stub, &queueing(&opens_for(60.0)));
+    queue(&gateway, "inv-1");
+    std::fs::remove_file(crate::ledger::store_file(&gateway)).unwrap();
+    let answer = send(&gateway, "inv-2", &[]);
+    assert_eq!((answer.status, answer.problem().as_str()), (503, "not_durable"), "{}", answer.text());
+    assert!(answer.field("retry-after").is_some() && answer.field("location").is_none(), "{}", answer.head);
+    assert_eq!(gateway.ask("GET", "/healthz", &[], "").status, 200);
+}
+
 /// S068, S069: it expires although nobody claims, is not lost, and is told.
 #[test]
 fn a_time_to_live_that_is_over_is_told() {
@@ -145,6 +158,8 @@ fn a_time_to_live_that_is_over_is_told() {
             assert_eq!(shown["attempts"], 0);
         }
         assert_eq!(stub.seen().len(), 1);
+        let ended = format!("halfopen_jobs_ended_total{{dependency=\"up\",state=\"{state}\"}} 5");
+        until("each is counted once", || gateway.ask("GET", "/metrics", &[], "").text().contains(&ended));
         let list = gateway.ask("GET", &format!("/jobs?state={state}"), &[], "").json();
         assert_eq!(list["jobs"].as_array().unwrap().len(), 5);
         audited(&gateway);

@@ -86,6 +86,21 @@ impl Handle {
     ///
     /// If the store cannot be read or written. Nothing was claimed then.
     pub fn claim_job(&self, dependency: &str, policy: &Policy, worker: &str) -> Result<Claim, StoreError> {
+        self.claim_job_and_tell(dependency, policy, worker).map(|(claim, _)| claim)
+    }
+
+    /// As [`Handle::claim_job`]; returns also what the journal was told meanwhile, to be counted: jobs whose time was over,
+    /// and what the circuits said.
+    ///
+    /// # Errors
+    ///
+    /// As [`Handle::claim_job`].
+    pub fn claim_job_and_tell(
+        &self,
+        dependency: &str,
+        policy: &Policy,
+        worker: &str,
+    ) -> Result<(Claim, Vec<EventRecord>), StoreError> {
         let store = self.job_store()?;
         let claimed = store.transact(|txn| self.claim_in(txn, dependency, policy, worker));
         match claimed {
@@ -94,7 +109,7 @@ impl Handle {
                     files.forget(&passed.files);
                 }
                 self.tidy_after(&passed.records);
-                Ok(claim)
+                Ok((claim, passed.records))
             }
             Err(error) => {
                 self.note_unwritable(&error);
