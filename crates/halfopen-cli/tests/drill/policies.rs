@@ -25,6 +25,7 @@ fn the_built_in_policy_is_green() {
 #[test_case("document-ocr.yaml")]
 #[test_case("agents.yaml")]
 #[test_case("outside-services.yaml")]
+#[test_case("serve.yaml")]
 fn every_example_is_green(file: &str) {
     let file = examples().join(file).display().to_string();
     is_green(&World::new().drill(&["--json", "--policy", &file]));
@@ -38,7 +39,7 @@ fn every_policy_among_the_examples_is_drilled() {
         .filter(|name| name.ends_with(".yaml"))
         .collect();
     files.sort();
-    assert_eq!(files, ["agents.yaml", "document-ocr.yaml", "outside-services.yaml"]);
+    assert_eq!(files, ["agents.yaml", "document-ocr.yaml", "outside-services.yaml", "serve.yaml"]);
 }
 
 /// A policy for the gateway is spoken to by HTTP, with the defaults of the gateway.
