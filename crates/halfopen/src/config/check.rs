@@ -273,13 +273,6 @@ impl About<'_, '_> {
                 );
             }
         }
-        if queues || actions.contains(&OnOpenAction::ManualReview) {
-            self.note(
-                action,
-                "the durable queue is not in this version: calls fail fast instead, and are told so".to_owned(),
-                "the key can stay; what else it needs is checked already",
-            );
-        }
         if queues && self.policy.probe.is_none() && !self.replay_is_safe() {
             self.warn(
                 action,
