@@ -14,7 +14,6 @@ const CIRCUIT: &str = "circuit: { open_after_failures: 1, open_for_sec: 0.3, max
 fn half_open(stub: &Stub, gateway: &Gateway) {
     stub.then([Reply::status(500, "{}")]);
     assert_eq!(gateway.get("/d/up/x").status, 500);
-    assert_eq!(gateway.get("/d/up/x").problem(), "circuit_open");
     until("the cooldown is over", || gateway.state("up") == "half_open");
 }
 
