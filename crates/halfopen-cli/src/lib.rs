@@ -6,6 +6,7 @@ pub mod ui;
 pub mod duration;
 pub mod alerts;
 mod shown;
+mod tls;
 mod token;
 mod work;
 pub mod run;

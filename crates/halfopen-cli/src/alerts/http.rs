@@ -4,7 +4,6 @@
 //! not handed to whoever a receiver points at. The answer's body is not read. Addresses are shown by their host alone,
 //! because the rest of a webhook's address is its secret.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,7 +13,6 @@ use http::{HeaderName, Request, StatusCode, Uri};
 use http_body_util::Full;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -105,7 +103,7 @@ async fn ask(uri: &Uri, request: Request<Full<Bytes>>) -> Result<(StatusCode, Op
         return exchange(stream, request).await;
     }
     let name = ServerName::try_from(host).map_err(|_| "its host is no name that TLS knows".to_owned())?;
-    let connector = TlsConnector::from(Arc::new(tls_config()?));
+    let connector = TlsConnector::from(crate::tls::client().map_err(|error| error.to_string())?);
     exchange(connector.connect(name, stream).await.map_err(|error| error.to_string())?, request).await
 }
 
@@ -126,19 +124,6 @@ where
 /// The host as it stands in a request, without a user's name or password.
 fn host_of(authority: &http::uri::Authority) -> String {
     authority.port().map_or_else(|| authority.host().to_owned(), |port| format!("{}:{port}", authority.host()))
-}
-
-fn tls_config() -> Result<ClientConfig, String> {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if roots.is_empty() {
-        roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-    }
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let mut config = builder.map_err(|error| error.to_string())?.with_root_certificates(roots).with_no_client_auth();
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(config)
 }
 
 #[cfg(test)]

@@ -3,20 +3,15 @@
 //! Names are resolved anew for every connection, on a thread that may block; the system's resolver is the one that
 //! knows `/etc/hosts`, search lists and the local cache. The addresses are tried in the resolver's order, the next one
 //! a quarter of a second after the last (RFC 8305 section 5), so that a dead family or machine costs little.
-//!
-//! TLS is rustls with one provider, passed explicitly, so that no other crate's choice can make it panic. The trusted
-//! roots are the system's (`SSL_CERT_FILE` and `SSL_CERT_DIR` are honoured); where it has none, Mozilla's.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::Uri;
 use http::header::HeaderValue;
 use rustix::io::Errno;
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -148,7 +143,7 @@ impl Origin {
         let _ = stream.set_nodelay(true);
         let Some(name) = &self.server_name else { return Ok(Stream::plain(stream)) };
         let tls = |cause| ConnectError::Tls { host: self.host.clone(), port: self.port, cause };
-        let connector = TlsConnector::from(tls_config().map_err(tls)?);
+        let connector = TlsConnector::from(crate::tls::client().map_err(tls)?);
         Ok(Stream::tls(connector.connect(name.clone(), stream).await.map_err(tls)?))
     }
 
@@ -191,28 +186,6 @@ async fn first_of(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
             () = tokio::time::sleep(STAGGER), if rest.peek().is_some() => {}
         }
     }
-}
-
-/// Returns how TLS is spoken; made once, because reading the system's roots takes milliseconds.
-fn tls_config() -> io::Result<Arc<ClientConfig>> {
-    static CONFIG: OnceLock<Result<Arc<ClientConfig>, String>> = OnceLock::new();
-    CONFIG.get_or_init(new_tls_config).clone().map_err(io::Error::other)
-}
-
-fn new_tls_config() -> Result<Arc<ClientConfig>, String> {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if roots.is_empty() {
-        roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-    }
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(Arc::new(config))
 }
 
 #[cfg(test)]
