@@ -122,6 +122,7 @@ const BODIES: &[(&str, Option<u128>)] = &[
     ("429", None),
 ];
 
+/// S117, for bodies: the unit is in the name.
 #[test]
 fn bodies_are_read_by_the_names_of_their_fields() {
     let pack = PackHints::default();

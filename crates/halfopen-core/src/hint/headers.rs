@@ -212,6 +212,7 @@ mod tests {
     use super::*;
     use test_case::test_case;
 
+    /// S112, S114, S121: dates in three forms, values that are none, numbers that are no years.
     #[test_case("120" => Some(120_000))]
     #[test_case("  120  " => Some(120_000))]
     #[test_case("\"120\"" => Some(120_000))]
@@ -257,6 +258,9 @@ mod tests {
         testing::headers(&[("Retry-After", raw)]).map(|hint| hint.wait.as_millis())
     }
 
+    /// S114, S117: milliseconds are not seconds, and a value that cannot be read hides no other.
+    #[test_case(&[("retry-after-ms", "800"), ("retry-after", "800")] => Some(800))]
+    #[test_case(&[("retry-after", "800")] => Some(800_000))]
     #[test_case(&[("retry-after-ms", "1234"), ("retry-after", "2")] => Some(1_234))]
     #[test_case(&[("retry-after-ms", "-1"), ("retry-after", "2")] => Some(2_000))]
     #[test_case(&[("x-ms-retry-after-ms", "100")] => Some(100))]

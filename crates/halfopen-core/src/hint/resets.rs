@@ -405,6 +405,7 @@ mod tests {
 
     type Pairs = &'static [(&'static str, &'static str)];
 
+    /// S116: relative, or an instant in whatever form.
     #[test_case(&[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1772452845")] => Some(45_000); "epoch seconds")]
     #[test_case(&[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1772452845000")] => Some(45_000); "epoch milliseconds")]
     #[test_case(&[("x-ratelimit-reset", "42")] => Some(42_000); "a span is not 1970")]

@@ -3,17 +3,20 @@
 use std::fs;
 use std::time::Duration;
 
-use halfopen::handle::StoreHealth;
-use halfopen::store::EventFilter;
+use halfopen::clock::{Clock, ManualClock};
+use halfopen::handle::{Handle, StoreHealth};
+use halfopen::store::{EventFilter, Location};
 use halfopen_core::event::State;
 use halfopen_core::pair::Side;
 use halfopen_core::permit::{Ask, PermitKind, RefusalReason};
 
 use crate::world::{
-    Place, door, fail_once, failure, granted, policy, refused, route, state, status, success, trip, wait_failure,
+    NOON_MS, Place, door, fail_once, failure, granted, policy, refused, route, state, status, success, trip,
+    wait_failure,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
+const MILLI: Duration = Duration::from_millis(1);
 
 /// S024.
 #[test]
@@ -194,6 +197,35 @@ fn lost_probe_ends_with_its_lease_and_a_renewed_one_lives() {
         assert_eq!(refused(door(&place).admit(&route, &policy, Ask::Fresh)).reason, RefusalReason::ProbesOut);
     }
     assert!(!other.settle(&route, &policy, pass, &success()).is_empty());
+}
+
+/// S173: fifty processes, each with a store of its own, open in one instant; their probes are spread over a tenth of the
+/// cooldown, and none comes before its end.
+#[test]
+fn processes_without_a_common_store_do_not_probe_in_one_instant() {
+    let policy = policy();
+    let machine = ManualClock::new(NOON_MS);
+    let clock = Clock::manual(&machine);
+    let opened_at = clock.now();
+    let doors: Vec<Handle> =
+        (0..50).map(|seed| Handle::open_seeded(&Location::Memory, Clock::manual(&machine), seed).unwrap()).collect();
+    let cooldowns: Vec<Duration> = doors
+        .iter()
+        .map(|door| {
+            for _ in 0..5 {
+                let pass = granted(door.admit(&route("ocr"), &policy, Ask::Fresh));
+                door.settle(&route("ocr"), &policy, pass, &failure());
+            }
+            let refusal = refused(door.admit(&route("ocr"), &policy, Ask::Fresh));
+            opened_at.until(refusal.retry_at.unwrap())
+        })
+        .collect();
+    let (least, most) = (*cooldowns.iter().min().unwrap(), *cooldowns.iter().max().unwrap());
+    assert!(least >= policy.circuit.open_for, "{least:?}");
+    assert!(most <= policy.circuit.open_for.mul_f64(1.1), "{most:?}");
+    assert!(most - least >= policy.circuit.open_for.mul_f64(0.07), "{least:?} to {most:?}");
+    let together = |from: Duration| cooldowns.iter().filter(|c| **c >= from && **c < from + 500 * MILLI).count();
+    assert!(cooldowns.iter().all(|from| together(*from) <= 10), "{cooldowns:?}");
 }
 
 #[test]
