@@ -10,6 +10,7 @@ mod drain;
 mod leases;
 mod ledger;
 mod story;
+mod waiting;
 
 #[path = "../gateway/client.rs"]
 #[expect(clippy::unwrap_used, dead_code, reason = "a caller that cannot call is a failed test; shared")]
