@@ -39,7 +39,7 @@ use crate::time::{Deadline, Timestamp};
 use crate::verdict::Class;
 
 pub use reason::{Reason, UnknownReason};
-pub use request::{CommandRequest, HttpRequest, JobRequest, JobResult, STDERR_BYTES_MAX};
+pub use request::{CommandRequest, HttpRequest, JobKind, JobRequest, JobResult, STDERR_BYTES_MAX, UnknownJobKind};
 pub use step::{Admitted, IllegalStep, ReleaseCause, Sent, Step};
 
 /// How long a job is worth doing where the policy does not say.

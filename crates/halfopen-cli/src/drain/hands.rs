@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use halfopen::activation::Figures;
-use halfopen_core::job::{JobRequest, JobState};
+use halfopen_core::job::{JobKind, JobRequest, JobState};
 use halfopen_core::policy::Policy;
 
 use crate::run::CommandPerformer;
@@ -29,6 +29,31 @@ impl Hands {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Answers whether requests to a dependency can be sent from here.
+    ///
+    /// # Errors
+    ///
+    /// Why they cannot.
+    fn over_http(&self, dependency: &str) -> Result<&HttpHand, Fault> {
+        let http =
+            self.http.as_ref().ok_or_else(|| Fault("the policy names no `upstream` to send requests to".into()))?;
+        http.performer().fit(dependency).map(|()| http)
+    }
+
+    /// Returns why jobs of a kind are left to others; `None` if they can be done here.
+    pub(super) fn left_to_others(&self, dependency: &str, kind: &JobKind) -> Option<String> {
+        match kind {
+            JobKind::Http => self
+                .over_http(dependency)
+                .err()
+                .map(|fault| format!("HTTP requests are left to `halfopen serve`: {fault}")),
+            JobKind::Command { host, user } => {
+                let other = !self.commands.kinds(dependency).contains(kind);
+                other.then(|| format!("commands of uid {user} on host {host} run only there and as that"))
+            }
+        }
+    }
+
     pub(super) fn figures(&self) -> BTreeMap<String, Figures> {
         self.commands.figures()
     }
@@ -37,15 +62,23 @@ impl Hands {
 impl Performer for Hands {
     fn policy(&self, dependency: &str) -> Arc<Policy> {
         // A dependency with an address is a gateway's, and its rules are those that the gateway goes by.
-        match self.http.as_ref().filter(|http| http.performer().fit(dependency).is_ok()) {
-            Some(http) => http.performer().policy(dependency),
-            None => self.commands.policy(dependency),
+        match self.over_http(dependency) {
+            Ok(http) => http.performer().policy(dependency),
+            Err(_) => self.commands.policy(dependency),
         }
     }
 
     fn fit(&self, _dependency: &str) -> Result<(), Fault> {
-        // What can be done here is known job by job.
+        // What can be done here is known by kind.
         Ok(())
+    }
+
+    fn kinds(&self, dependency: &str) -> Vec<JobKind> {
+        let mut kinds = self.commands.kinds(dependency);
+        if self.over_http(dependency).is_ok() {
+            kinds.push(JobKind::Http);
+        }
+        kinds
     }
 
     fn prepare(self: Arc<Self>, assigned: Assigned) -> Doing<Result<Attempt, Unready>> {

@@ -29,7 +29,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::args::Shared;
 use crate::duration::parse;
 use crate::run::CommandPerformer;
-use crate::work::{Bell, Pace, Quota, Stop, Worker};
+use crate::work::{Bell, Left, Pace, Quota, Stop, Worker};
 use crate::{exit, ui};
 use hands::Hands;
 
@@ -150,7 +150,7 @@ impl Place<'_> {
         let mut draining = std::pin::pin!(draining);
         let mut ending = std::pin::pin!(end_when_told(stop));
         let shows = !args.json && std::io::stderr().is_terminal();
-        let left = loop {
+        let mut left = loop {
             tokio::select! {
                 left = &mut draining => break left,
                 error = &mut ending => return Err(error.into()),
@@ -167,6 +167,16 @@ impl Place<'_> {
             let _ = activation::record(&self.store, &dependency, &figures, &[], wall_ms());
         }
         let queued = told::queued(&handle, args.dep.as_deref())?;
+        for ((dependency, kind), waiting) in handle.jobs_waiting()? {
+            let why = kind.and_then(|kind| hands.left_to_others(&dependency, &kind));
+            match left.iter_mut().find(|left| left.dependency == dependency) {
+                Some(left) => left.why = left.why.take().or(why),
+                None if args.dep.as_ref().is_none_or(|only| *only == dependency) => {
+                    left.push(Left { dependency, queued: waiting, why });
+                }
+                None => {}
+            }
+        }
         told::end(&hands, &left, &queued, shows, args.json);
         Ok(if queued.values().all(|queued| *queued == 0) { exit::OK } else { exit::TRY_LATER })
     }

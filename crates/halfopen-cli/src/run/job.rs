@@ -28,7 +28,9 @@ use halfopen::handle::Handle;
 use halfopen::handle::jobs::{Ending, Lease};
 use halfopen::store::jobs::RESULT_BYTES_MAX;
 use halfopen_core::classify::{Classifier, Ear};
-use halfopen_core::job::{Admitted, CommandRequest, JobId, JobRequest, JobResult, JobState, STDERR_BYTES_MAX, Sent};
+use halfopen_core::job::{
+    Admitted, CommandRequest, JobId, JobKind, JobRequest, JobResult, JobState, STDERR_BYTES_MAX, Sent,
+};
 use halfopen_core::outcome::{Exit, Reached};
 use halfopen_core::policy::{Policy, ProbeWith, Replay, Surface};
 use halfopen_core::redact;
@@ -135,6 +137,10 @@ impl Performer for CommandPerformer {
 
     fn fit(&self, _dependency: &str) -> Result<(), Fault> {
         Ok(())
+    }
+
+    fn kinds(&self, _dependency: &str) -> Vec<JobKind> {
+        vec![JobKind::Command { host: keep::host(), user: rustix::process::getuid().as_raw() }]
     }
 
     fn prepare(self: Arc<Self>, assigned: Assigned) -> Doing<Result<Attempt, Unready>> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use halfopen::handle::jobs::{Ended, Ending, JobError, Lease};
-use halfopen_core::job::{JobState, ReleaseCause, Sent};
+use halfopen_core::job::{JobKind, JobState, ReleaseCause, Sent};
 use halfopen_core::outcome::Reached;
 use halfopen_core::policy::Policy;
 use halfopen_core::time::Timestamp;
@@ -28,8 +28,8 @@ const TELL_AGAIN_MAX: Duration = Duration::from_secs(1);
 pub(super) enum Done {
     /// It is over, one way or another.
     Over,
-    /// It could not be started, by our own fault.
-    OwnFault(String),
+    /// It could not be started, by our own fault: why, and which kind of jobs it is a fault for, if that is known.
+    OwnFault(String, Option<JobKind>),
 }
 
 /// What the store is told at the end.
@@ -97,7 +97,7 @@ impl Held {
 
     async fn own_fault(&self, fault: String) -> Done {
         self.tell(Told::Released(ReleaseCause::NotStarted)).await;
-        Done::OwnFault(fault)
+        Done::OwnFault(fault, self.lease.kind.clone())
     }
 
     /// Waits for something while the lease is renewed every third of its length. A lease that is lost ends nothing: what

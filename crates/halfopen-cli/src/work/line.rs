@@ -4,13 +4,15 @@
 //! look, because an operator, a live call or another process may end the refusal sooner. A line that has nothing to
 //! claim sleeps until it is woken or time changes a job.
 //!
-//! A fault of our own (a missing credential, a binary that is not there) stops the claiming of this dependency here, not
-//! the jobs: they wait for a worker that can.
+//! A fault of our own (a missing credential, a binary that is not there) stops the claiming here of jobs of the kind that
+//! it was met with, not the jobs: they wait for a worker that can. Kinds that cannot be performed here are not claimed.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use halfopen::handle::jobs::Claim;
+use halfopen_core::job::JobKind;
 use halfopen_core::permit::RefusalReason;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -34,8 +36,8 @@ pub(super) struct Line {
     woken: Arc<Notify>,
     held: JoinSet<Done>,
     trouble: Trouble,
-    /// Nothing is claimed before then, by our own fault.
-    faulty_until: Option<Instant>,
+    /// Nothing of a kind is claimed before then, by our own fault.
+    faulty: BTreeMap<JobKind, (Instant, String)>,
     moved_at: Instant,
     quota: Quota,
 }
@@ -78,7 +80,7 @@ impl Line {
             dependency: dependency.to_owned(),
             held: JoinSet::new(),
             trouble: Trouble::default(),
-            faulty_until: None,
+            faulty: BTreeMap::new(),
             moved_at: Instant::now(),
             quota: Quota::boundless(),
         }
@@ -125,12 +127,13 @@ impl Line {
         while let Some(done) = self.held.try_join_next() {
             self.note(done.ok());
         }
-        if let Some(until) = self.faulty_until {
-            let left = until.saturating_duration_since(Instant::now());
-            if !left.is_zero() {
-                return self.faulty(left, said);
-            }
-            self.faulty_until = None;
+        let now = Instant::now();
+        self.faulty.retain(|_, (until, _)| *until > now);
+        let mut kinds = self.shop.performer.kinds(&self.dependency);
+        kinds.retain(|kind| !self.faulty.contains_key(kind));
+        if let (true, Some((until, fault))) = (kinds.is_empty(), self.faulty.values().min()) {
+            said.why = Some(fault.clone());
+            return self.faulty(until.saturating_duration_since(now), said);
         }
         let policy = self.shop.performer.policy(&self.dependency);
         if let Err(fault) = self.shop.performer.fit(&self.dependency) {
@@ -144,7 +147,9 @@ impl Line {
             return Next::Rest(ASK_AGAIN);
         }
         let (dependency, name, rules) = (self.dependency.clone(), self.shop.name.clone(), Arc::clone(&policy));
-        let claimed = self.shop.at_the_store(move |handle| handle.claim_job_and_tell(&dependency, &rules, &name)).await;
+        let claimed =
+            self.shop.at_the_store(move |handle| handle.claim_job_and_tell(&dependency, &rules, &name, Some(&kinds)));
+        let claimed = claimed.await;
         if !matches!(claimed, Ok((Claim::Taken(_), _))) {
             self.quota.give_back();
         }
@@ -184,6 +189,9 @@ impl Line {
                 Next::Rest(wait.map_or(look, |wait| wait.clamp(PAUSE_MIN, look)))
             }
             Claim::Nothing { next_at } => {
+                if let Some((_, fault)) = self.faulty.values().min() {
+                    (said.why, said.again_in) = (Some(fault.clone()), Some(Duration::MAX));
+                }
                 let now = self.shop.handle.clock().now();
                 // What is due already is somebody else's, or a sweep's.
                 Next::Sleep(next_at.filter(|at| *at > now).map(|at| now.until(at).max(PAUSE_MIN)))
@@ -229,9 +237,12 @@ impl Line {
         self.moved_at = Instant::now();
         match done {
             Some(Done::Over) | None => {}
-            Some(Done::OwnFault(fault)) => {
+            Some(Done::OwnFault(fault, kind)) => {
                 self.trouble.fault(&self.dependency, &fault);
-                self.faulty_until = Some(Instant::now() + PAUSE_FAULT);
+                // Where kinds share a lane, the next one may be the same job again.
+                let kinds = kind.map_or_else(|| self.shop.performer.kinds(&self.dependency), |kind| vec![kind]);
+                let until = Instant::now() + PAUSE_FAULT;
+                self.faulty.extend(kinds.into_iter().map(|kind| (kind, (until, fault.clone()))));
             }
         }
     }

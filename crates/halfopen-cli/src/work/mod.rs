@@ -121,10 +121,16 @@ impl Worker {
 }
 
 impl Shop {
-    /// Returns how many jobs of each dependency wait. What cannot be read now is read with the next look.
+    /// Returns how many jobs of each dependency wait that can be performed here. What cannot be read now is read with the next look.
     async fn waiting(self: &Arc<Self>) -> BTreeMap<String, u64> {
-        let figures = self.at_the_store(|handle| handle.job_figures()).await;
-        figures.unwrap_or_default().into_iter().map(|(name, figures)| (name, figures.tally.queued)).collect()
+        let waiting = self.at_the_store(|handle| handle.jobs_waiting()).await.unwrap_or_default();
+        let mut ours: BTreeMap<String, u64> = BTreeMap::new();
+        for ((dependency, kind), queued) in waiting {
+            if kind.is_none_or(|kind| self.performer.kinds(&dependency).contains(&kind)) {
+                *ours.entry(dependency).or_default() += queued;
+            }
+        }
+        ours
     }
 
     /// Lets time pass for circuits and jobs that nobody calls. What cannot be written now is done with the next look.

@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use halfopen::handle::jobs::{Ended, Ending, Lease};
-use halfopen_core::job::{JobRequest, Sent};
+use halfopen_core::job::{JobKind, JobRequest, Sent};
 use halfopen_core::policy::Policy;
 use halfopen_core::snapshot::EventRecord;
 use halfopen_core::verdict::Verdict;
@@ -34,6 +34,9 @@ pub(crate) trait Performer: std::fmt::Debug + Send + Sync + 'static {
     ///
     /// What is missing.
     fn fit(&self, dependency: &str) -> Result<(), Fault>;
+
+    /// Returns the kinds of jobs of a dependency that can be performed here. No other is claimed.
+    fn kinds(&self, dependency: &str) -> Vec<JobKind>;
 
     /// Gets an attempt ready. Nothing of it leaves this machine, and nothing is executed.
     fn prepare(self: Arc<Self>, assigned: Assigned) -> Doing<Result<Attempt, Unready>>;

@@ -1,10 +1,12 @@
 //! What was queued is done: once, in order, paced, and whatever happens to whoever does it.
 
 use std::process::Stdio;
+use std::time::Duration;
 
-use halfopen::handle::jobs::{JobDetail, JobView};
+use halfopen::config::QueueBounds;
+use halfopen::handle::jobs::{JobDetail, JobView, NewJob};
 use halfopen::store::jobs::JobFilter;
-use halfopen_core::job::{JobId, JobResult, JobState, Reason, What};
+use halfopen_core::job::{CommandRequest, JobId, JobRequest, JobResult, JobState, Reason, What};
 use rustix::process::Signal;
 
 use crate::sandbox::{Ran, Sandbox, alive, finished, send, until, wait_for};
@@ -229,6 +231,45 @@ fn what_a_worker_lacks_touches_no_job() {
     std::fs::rename(sandbox.path("bin/away"), sandbox.path("bin/tool")).expect("a command");
     assert_eq!(drain(&sandbox, &["--max-wait", "20s"]).code, 0);
     assert_eq!((state(&sandbox, id), sandbox.call_count()), (JobState::Done, 1));
+}
+
+/// A command runs where and as whom it was accepted: one of another host or user is left, untouched, and stops nobody.
+#[test]
+fn a_command_of_another_host_or_user_is_left_alone() {
+    let sandbox = down(POLICY, "");
+    let ours = queue(&sandbox, &["-n"], &["a"]);
+    let Some(JobRequest::Command(here)) = sandbox.handle().request(ours).expect("the store") else {
+        panic!("no command")
+    };
+    let terms = detail(&sandbox, ours).view.job.terms().clone();
+    let elsewhere = CommandRequest { host: format!("not-{}", here.host), ..here.clone() };
+    let somebody = CommandRequest { user: here.user + 1, ..here };
+    let others: Vec<JobId> = [elsewhere, somebody]
+        .into_iter()
+        .map(|command| {
+            let new = NewJob {
+                terms: terms.clone(),
+                request: JobRequest::Command(command),
+                key: None,
+                order_key: None,
+                review: None,
+                retry_at: None,
+                bounds: QueueBounds::default(),
+            };
+            sandbox.handle().enqueue(new).expect("room").receipt().id
+        })
+        .collect();
+    let last = queue(&sandbox, &["-n"], &["b"]);
+    heal(&sandbox);
+    let ran = drain(&sandbox, &["--max-wait", "20s"]);
+    assert_eq!(ran.code, 75, "{}", ran.stderr);
+    assert_eq!([ours, last].map(|id| state(&sandbox, id)), [JobState::Done; 2]);
+    for id in others {
+        assert_eq!((state(&sandbox, id), detail(&sandbox, id).history.len()), (JobState::Queued, 1));
+    }
+    assert!(ran.stderr.contains("run only there and as that"), "{}", ran.stderr);
+    assert!(ran.took < Duration::from_secs(15), "it waits for nothing: {:?}", ran.took);
+    is_sound(&sandbox);
 }
 
 /// Starts a drain whose job hangs, and kills it with the job under way.

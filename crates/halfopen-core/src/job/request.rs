@@ -4,6 +4,8 @@
 //! time stamp is another request to the dependency. Secrets are not among them: whoever makes a request leaves out what
 //! is added at sending, and names the credential instead. The stored form is [`crate::snapshot`]'s business.
 
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 use crate::outcome::Exit;
@@ -18,6 +20,47 @@ pub enum JobRequest {
     Http(HttpRequest),
     /// A command.
     Command(CommandRequest),
+}
+
+/// Who can perform a job. Jobs of different kinds lie in different lanes, so that no worker meets one that it cannot do.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum JobKind {
+    /// Whoever knows where the dependency's requests go to.
+    Http,
+    /// A worker on the host and of the user that the command was accepted from.
+    Command {
+        /// The host.
+        host: String,
+        /// The numeric user.
+        user: u32,
+    },
+}
+
+/// A word that names no kind of job.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no kind of job; kinds are `http` and `command:UID:HOST`")]
+pub struct UnknownJobKind(pub String);
+
+impl fmt::Display for JobKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Http => f.write_str("http"),
+            // The host stands last, because it may hold anything.
+            Self::Command { host, user } => write!(f, "command:{user}:{host}"),
+        }
+    }
+}
+
+impl FromStr for JobKind {
+    type Err = UnknownJobKind;
+
+    fn from_str(word: &str) -> Result<Self, Self::Err> {
+        let command = || {
+            let (user, host) = word.strip_prefix("command:")?.split_once(':')?;
+            Some(Self::Command { host: host.to_owned(), user: user.parse().ok()? })
+        };
+        if word == "http" { Ok(Self::Http) } else { command().ok_or_else(|| UnknownJobKind(word.to_owned())) }
+    }
 }
 
 /// An HTTP request as it was accepted, without what is added when it is sent.
@@ -94,6 +137,15 @@ pub enum JobResult {
 }
 
 impl JobRequest {
+    /// Returns who can perform it.
+    #[must_use]
+    pub fn kind(&self) -> JobKind {
+        match self {
+            Self::Http(_) => JobKind::Http,
+            Self::Command(command) => JobKind::Command { host: command.host.clone(), user: command.user },
+        }
+    }
+
     /// Returns how many bytes it holds, for the queue's bound.
     #[must_use]
     pub fn bytes(&self) -> u64 {

@@ -9,7 +9,7 @@
 //!   so is no harm, because its attempt was not noted either, and what was not noted was not sent.
 //! - **A job, its history, its place among the others and its lane's figures change in one transaction**, and so do a
 //!   claim and the permits of its circuits.
-//! - **Counted, never scanned.** A lane (jobs that the same circuits judge) counts its jobs by state. Finding the next
+//! - **Counted, never scanned.** A lane (jobs that the same circuits judge and the same workers can do) counts its jobs by state. Finding the next
 //!   job is a look at one end of an index, so it costs the same however many wait.
 //! - **The sum holds:** `accepted = queued + running + done + failed + expired + manual_review + cancelled + pruned`,
 //!   for each lane, after every commit.
@@ -23,7 +23,7 @@
 use std::collections::BTreeMap;
 
 use halfopen_core::circuit_id::CircuitId;
-use halfopen_core::job::{Entry, Job, JobId, JobState, Shelf};
+use halfopen_core::job::{Entry, Job, JobId, JobKind, JobState, Shelf};
 use halfopen_core::time::Timestamp;
 
 use super::{Draft, StoreError, Txn};
@@ -34,19 +34,22 @@ pub const INLINE_BYTES_MAX: usize = 64 * 1024;
 /// The largest body of a result that is kept, in bytes; a longer one is cut.
 pub const RESULT_BYTES_MAX: usize = 8 << 20;
 
-/// How many lanes a dependency has at most; jobs of further ones are judged by the whole.
+/// How many lanes of its own a dependency has at most; jobs of further ones are judged by the whole. As many more are
+/// there for kinds of jobs; beyond that kinds share a lane.
 pub const LANES_MAX: usize = 256;
 
 /// The number of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct LaneId(pub(crate) i64);
 
-/// Jobs that the same circuits judge, and how many there are.
+/// Jobs that the same circuits judge and the same workers can perform, and how many there are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lane {
     pub(crate) id: LaneId,
     pub(crate) place: CircuitId,
     pub(crate) account: Option<CircuitId>,
+    /// Who can perform them; `None` where kinds share the lane, as those of older stores do.
+    pub(crate) kind: Option<JobKind>,
     pub(crate) tally: Tally,
 }
 
@@ -312,21 +315,29 @@ macro_rules! on_draft {
 }
 
 impl Txn<'_> {
-    /// Returns the lane of those circuits, making it if there is none; beyond [`LANES_MAX`] that of the whole.
-    pub(crate) fn lane(&mut self, place: &CircuitId, account: Option<&CircuitId>) -> Result<LaneId, StoreError> {
+    /// Returns the lane of those circuits and that kind, making it if there is none; beyond [`LANES_MAX`] that of the
+    /// whole.
+    pub(crate) fn lane(
+        &mut self,
+        place: &CircuitId,
+        account: Option<&CircuitId>,
+        kind: &JobKind,
+    ) -> Result<LaneId, StoreError> {
         let lanes = self.lanes(Some(place.dependency()))?;
-        let found = |place: &CircuitId, account: Option<&CircuitId>| {
-            lanes.iter().find(|lane| lane.place == *place && lane.account.as_ref() == account).map(|lane| lane.id)
-        };
-        if let Some(id) = found(place, account) {
-            return Ok(id);
-        }
         let whole = CircuitId::whole(place.dependency()).unwrap_or_else(|_| place.clone());
-        let (place, account) = if lanes.len() < LANES_MAX { (place, account) } else { (&whole, None) };
-        if let Some(id) = found(place, account) {
-            return Ok(id);
+        let choices = [(place, account, Some(kind)), (&whole, None, Some(kind)), (&whole, None, None)];
+        let rooms = [LANES_MAX, LANES_MAX * 2, usize::MAX];
+        for ((place, account, kind), room) in choices.into_iter().zip(rooms) {
+            let is_it =
+                |lane: &&Lane| lane.place == *place && lane.account.as_ref() == account && lane.kind.as_ref() == kind;
+            if let Some(lane) = lanes.iter().find(is_it) {
+                return Ok(lane.id);
+            }
+            if lanes.len() < room {
+                return on_draft!(&mut self.draft, draft => draft.new_lane(place, account, kind));
+            }
         }
-        on_draft!(&mut self.draft, draft => draft.new_lane(place, account))
+        on_draft!(&mut self.draft, draft => draft.new_lane(&whole, None, None))
     }
 
     /// Returns the lanes of a dependency, or all, with their figures as they stand in this transaction.

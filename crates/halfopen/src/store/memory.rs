@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use halfopen_core::circuit::Circuit;
 use halfopen_core::circuit_id::CircuitId;
-use halfopen_core::job::{Entry, JobId};
+use halfopen_core::job::{Entry, JobId, JobKind};
 use halfopen_core::snapshot::{EventRecord, IncidentRecord, PostRecord};
 use halfopen_core::time::Timestamp;
 
@@ -179,8 +179,13 @@ impl Draft<'_> {
         self.kept.jobs.lanes(dependency)
     }
 
-    pub(super) fn new_lane(&mut self, place: &CircuitId, account: Option<&CircuitId>) -> LaneId {
-        self.kept.jobs.new_lane(place, account, &mut self.undo)
+    pub(super) fn new_lane(
+        &mut self,
+        place: &CircuitId,
+        account: Option<&CircuitId>,
+        kind: Option<&JobKind>,
+    ) -> LaneId {
+        self.kept.jobs.new_lane(place, account, kind, &mut self.undo)
     }
 
     pub(super) fn insert_job(&mut self, row: JobRow, entry: &Entry) -> JobId {

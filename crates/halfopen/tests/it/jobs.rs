@@ -11,7 +11,8 @@ use halfopen::store::jobs::{INLINE_BYTES_MAX, JobFilter, RESULT_BYTES_MAX};
 use halfopen::store::{EventFilter, Location};
 use halfopen_core::event::{By, State};
 use halfopen_core::job::{
-    HttpRequest, IllegalStep, JobId, JobRequest, JobResult, JobState, Reason, ReleaseCause, Safety, Sent, Terms, What,
+    CommandRequest, HttpRequest, IllegalStep, JobId, JobKind, JobRequest, JobResult, JobState, Reason, ReleaseCause,
+    Safety, Sent, Terms, What,
 };
 use halfopen_core::outcome::Reached;
 use halfopen_core::permit::{Ask, PermitKind, RefusalReason};
@@ -64,6 +65,10 @@ impl World {
 
     fn claim(&self) -> Claim {
         self.door.claim_job("ocr", &policy(), "w").unwrap()
+    }
+
+    fn claim_id(&self) -> Option<JobId> {
+        if let Claim::Taken(lease) = self.claim() { Some(lease.id) } else { None }
     }
 
     fn taken(&self) -> Lease {
@@ -373,6 +378,51 @@ fn large_bodies_and_results_come_back_to_the_byte() {
         let folder = format!("{}-payloads", world.place.file().display());
         assert_eq!(std::fs::read_dir(folder).map_or(0, Iterator::count), 0);
         assert_eq!(world.door.job_figures().unwrap()["ocr"].tally.pruned, 1);
+    });
+}
+
+/// A worker is given what it can perform, oldest first, and finds it at one end of an index however many others wait
+/// before; what it cannot perform is not touched.
+#[test]
+fn a_worker_is_given_only_what_it_can_perform() {
+    on_each_store(|world| {
+        let command = |host: &str, user| {
+            JobRequest::Command(CommandRequest {
+                host: host.to_owned(),
+                user,
+                executable: b"/bin/true".to_vec(),
+                argv: vec![b"true".to_vec()],
+                cwd: b"/".to_vec(),
+                env: Vec::new(),
+                env_from: Vec::new(),
+                stdin: Vec::new(),
+                output: None,
+                profile: None,
+                timeout: None,
+            })
+        };
+        let enqueue = |request| world.enqueue_as(NewJob { request, ..new_job(b"") });
+        let elsewhere = enqueue(command("b:1", 1));
+        let here = enqueue(command("a", 1));
+        let as_other = enqueue(command("a", 2));
+        let http = enqueue(request(b"x"));
+        let claim = |kinds: &[JobKind]| {
+            let claimed = world.door.claim_job_and_tell("ocr", &policy(), "w", Some(kinds)).unwrap().0;
+            if let Claim::Taken(lease) = claimed { Some(lease.id) } else { None }
+        };
+        let of = |host: &str, user| JobKind::Command { host: host.to_owned(), user };
+        assert_eq!(claim(&[]), None);
+        assert_eq!(claim(&[JobKind::Http]), Some(http));
+        assert_eq!(claim(&[JobKind::Http]), None, "only commands wait");
+        assert_eq!(claim(&[JobKind::Http, of("a", 1)]), Some(here));
+        assert_eq!(claim(&[of("a", 1), of("a", 3), of("b", 1)]), None);
+        for id in [elsewhere, as_other] {
+            assert_eq!(world.door.job(id).unwrap().unwrap().history.len(), 1, "untouched");
+        }
+        let waiting = world.door.jobs_waiting().unwrap();
+        assert_eq!(waiting[&("ocr".to_owned(), Some(of("b:1", 1)))], 1);
+        assert_eq!(claim(&[of("b:1", 1)]), Some(elsewhere));
+        assert_eq!(world.claim_id(), Some(as_other), "who names no kinds is given any");
     });
 }
 

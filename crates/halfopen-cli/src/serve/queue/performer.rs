@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Weak};
 
-use halfopen_core::job::{HttpRequest, JobRequest, JobState};
+use halfopen_core::job::{HttpRequest, JobKind, JobRequest, JobState};
 use halfopen_core::policy::{Policy, ProbeWith, Surface};
 use http::header::{HOST, HeaderMap, HeaderName};
 use http::{HeaderValue, Method, Uri};
@@ -50,6 +50,10 @@ impl Performer for GatewayPerformer {
             Ok(_) => Ok(()),
             Err(missing) => Err(Fault(missing.to_string())),
         })
+    }
+
+    fn kinds(&self, _dependency: &str) -> Vec<JobKind> {
+        vec![JobKind::Http]
     }
 
     fn prepare(self: Arc<Self>, assigned: Assigned) -> Doing<Result<Attempt, Unready>> {

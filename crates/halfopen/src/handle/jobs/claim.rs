@@ -6,13 +6,14 @@
 //! blocks the others nor keeps the breaker open, and a payment is not what a sick dependency is tried with if anything
 //! else is there.
 //!
-//! Each lane (jobs that the same circuits judge) is asked by itself, the one with the oldest job first: a region that
-//! is down keeps nobody else's jobs.
+//! Each lane (jobs that the same circuits judge and the same workers can perform) is asked by itself, the one with the
+//! oldest job first: a region that is down keeps nobody else's jobs. Lanes of a kind that the worker cannot perform are not
+//! asked at all, so a gateway never takes a command, nor a worker on one host the command of another.
 
 use halfopen_core::circuit::Circuit;
 use halfopen_core::circuit_id::CircuitId;
 use halfopen_core::event::State;
-use halfopen_core::job::{Admitted, Entry, Job, JobId, JobState, Safety, Shelf, Step};
+use halfopen_core::job::{Admitted, Entry, Job, JobId, JobKind, JobState, Safety, Shelf, Step};
 use halfopen_core::pair::{Answer, Pass, Side};
 use halfopen_core::permit::{Ask, PermitKind, Refusal, RefusalReason};
 use halfopen_core::policy::Policy;
@@ -66,6 +67,8 @@ pub struct Lease {
     pub job: Job,
     /// The number that fences it.
     pub grant: u64,
+    /// Who can perform it; `None` if it was accepted where kinds share a lane.
+    pub kind: Option<JobKind>,
     /// Who holds it.
     pub worker: String,
     /// The circuits that judge it.
@@ -79,18 +82,18 @@ pub struct Lease {
 }
 
 impl Handle {
-    /// Takes the next job of a dependency for `worker`, with the permits of its circuits. Deals with jobs of the
+    /// Takes the next job of a dependency, of whatever kind, for `worker`, with the permits of its circuits. Deals with jobs of the
     /// dependency that are due first.
     ///
     /// # Errors
     ///
     /// If the store cannot be read or written. Nothing was claimed then.
     pub fn claim_job(&self, dependency: &str, policy: &Policy, worker: &str) -> Result<Claim, StoreError> {
-        self.claim_job_and_tell(dependency, policy, worker).map(|(claim, _)| claim)
+        self.claim_job_and_tell(dependency, policy, worker, None).map(|(claim, _)| claim)
     }
 
-    /// As [`Handle::claim_job`]; returns also what the journal was told meanwhile, to be counted: jobs whose time was over,
-    /// and what the circuits said.
+    /// As [`Handle::claim_job`], of jobs of `kinds` only, if they are named; returns also what the journal was told
+    /// meanwhile, to be counted: jobs whose time was over, and what the circuits said.
     ///
     /// # Errors
     ///
@@ -100,9 +103,10 @@ impl Handle {
         dependency: &str,
         policy: &Policy,
         worker: &str,
+        kinds: Option<&[JobKind]>,
     ) -> Result<(Claim, Vec<EventRecord>), StoreError> {
         let store = self.job_store()?;
-        let claimed = store.transact(|txn| self.claim_in(txn, dependency, policy, worker));
+        let claimed = store.transact(|txn| self.claim_in(txn, (dependency, kinds), policy, worker));
         match claimed {
             Ok((claim, passed)) => {
                 if let Some(files) = store.payloads() {
@@ -121,7 +125,7 @@ impl Handle {
     fn claim_in(
         &self,
         txn: &mut Txn<'_>,
-        dependency: &str,
+        (dependency, kinds): (&str, Option<&[JobKind]>),
         policy: &Policy,
         worker: &str,
     ) -> Result<(Claim, Passed), StoreError> {
@@ -132,7 +136,8 @@ impl Handle {
             return Ok((Claim::Full, passed));
         }
         let mut oldest = Vec::new();
-        for lane in lanes.into_iter().filter(|lane| lane.tally.queued > 0) {
+        let fits = |lane: &Lane| kinds.is_none_or(|kinds| lane.kind.as_ref().is_none_or(|kind| kinds.contains(kind)));
+        for lane in lanes.into_iter().filter(|lane| lane.tally.queued > 0 && fits(lane)) {
             if let Some(row) = first_of(txn, &lane)? {
                 oldest.push((row.id, lane));
             }
@@ -197,7 +202,7 @@ impl Handle {
                     asked = match answer {
                         Answer::Granted(pass) => {
                             save(txn, &row, &mut after, Some(&entry))?;
-                            Asked::Taken(Box::new(lease(&after, route, pass, health, worker)))
+                            Asked::Taken(Box::new(lease(&after, lane, route, pass, health, worker)))
                         }
                         Answer::Refused { side, refusal } => {
                             let circuit = match side {
@@ -299,7 +304,7 @@ impl Health {
     }
 }
 
-fn lease(row: &JobRow, route: Route, pass: Pass, health: Health, worker: &str) -> Lease {
+fn lease(row: &JobRow, lane: &Lane, route: Route, pass: Pass, health: Health, worker: &str) -> Lease {
     let probe = pass.place.kind == PermitKind::Probe
         || pass.account.as_ref().is_some_and(|permit| permit.kind == PermitKind::Probe);
     let admitted =
@@ -309,6 +314,7 @@ fn lease(row: &JobRow, route: Route, pass: Pass, health: Health, worker: &str) -
         grant: row.job.grant(),
         ends_at: row.job.lease().map_or(pass.place.admitted_at, |(_, ends_at)| ends_at),
         job: row.job.clone(),
+        kind: lane.kind.clone(),
         worker: worker.to_owned(),
         route,
         pass,

@@ -6,7 +6,7 @@
 
 use halfopen_core::circuit_id::CircuitId;
 use halfopen_core::job::{
-    BeyondTtl, Entrance, Job, JobId, JobRequest, JobState, KEY_LIVES, Reason, Terms, is_worth_queueing,
+    BeyondTtl, Entrance, Job, JobId, JobKind, JobRequest, JobState, KEY_LIVES, Reason, Terms, is_worth_queueing,
 };
 use halfopen_core::snapshot;
 use halfopen_core::time::Timestamp;
@@ -118,6 +118,7 @@ pub enum EnqueueError {
 #[derive(Debug)]
 struct Prepared {
     terms: Terms,
+    kind: JobKind,
     payload: Payload,
     bytes: u64,
     digest: Digest,
@@ -242,7 +243,7 @@ fn concluded(
 
 fn prepare(store: &Store, new: NewJob) -> Result<Prepared, StoreError> {
     let NewJob { mut terms, request, key, order_key, review, retry_at, bounds } = new;
-    let bytes = request.bytes();
+    let (bytes, kind) = (request.bytes(), request.kind());
     let same = payload_words(&request);
     let (head, body) = snapshot::encode_request(request);
     let digest = match &same {
@@ -263,6 +264,7 @@ fn prepare(store: &Store, new: NewJob) -> Result<Prepared, StoreError> {
     let payload = Payload { head, body };
     Ok(Prepared {
         terms,
+        kind,
         payload,
         bytes,
         digest,
@@ -305,7 +307,7 @@ fn accept(txn: &mut Txn<'_>, new: &Prepared) -> Result<Result<Accepted, EnqueueE
     {
         return Ok(Err(beyond.into()));
     }
-    let lane = txn.lane(place, new.terms.account.as_ref())?;
+    let lane = txn.lane(place, new.terms.account.as_ref(), &new.kind)?;
     let (job, entry) = Job::accept(new.terms.clone(), entrance, now);
     let order = match new.order {
         Some(key) => Some((key, txn.line_end(&key)? + 1)),

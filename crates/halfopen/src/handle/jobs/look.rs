@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use halfopen_core::job::{Entry, Job, JobId, JobRequest, JobResult, JobState, What};
+use halfopen_core::job::{Entry, Job, JobId, JobKind, JobRequest, JobResult, JobState, What};
 use halfopen_core::snapshot::{self, SnapshotError};
 use halfopen_core::time::Timestamp;
 
@@ -141,6 +141,22 @@ impl Handle {
                 }
             }
             Ok(figures)
+        })
+    }
+
+    /// Returns how many jobs of each dependency wait, apart by who can perform them: one reading of a small table. No kind
+    /// stands where kinds share a lane.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read.
+    pub fn jobs_waiting(&self) -> Result<BTreeMap<(String, Option<JobKind>), u64>, StoreError> {
+        self.readable()?.look(|txn| {
+            let mut waiting = BTreeMap::new();
+            for lane in txn.lanes(None)?.into_iter().filter(|lane| lane.tally.queued > 0) {
+                *waiting.entry((lane.place.dependency().to_owned(), lane.kind)).or_default() += lane.tally.queued;
+            }
+            Ok(waiting)
         })
     }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use halfopen_core::circuit_id::CircuitId;
-use halfopen_core::job::{Entry, JobId};
+use halfopen_core::job::{Entry, JobId, JobKind};
 use halfopen_core::time::Timestamp;
 
 use super::super::jobs::{Digest, JobRow, Lane, LaneId, Moved, Part, Payload, TakenKey, Tally};
@@ -47,10 +47,17 @@ impl Jobs {
         self.lanes.iter().filter(wanted).cloned().collect()
     }
 
-    pub(super) fn new_lane(&mut self, place: &CircuitId, account: Option<&CircuitId>, undo: &mut Vec<Undo>) -> LaneId {
+    pub(super) fn new_lane(
+        &mut self,
+        place: &CircuitId,
+        account: Option<&CircuitId>,
+        kind: Option<&JobKind>,
+        undo: &mut Vec<Undo>,
+    ) -> LaneId {
         undo.push(Undo::Lanes(self.lanes.clone()));
         let id = LaneId(i64::try_from(self.lanes.len()).unwrap_or(i64::MAX));
-        self.lanes.push(Lane { id, place: place.clone(), account: account.cloned(), tally: Tally::default() });
+        let tally = Tally::default();
+        self.lanes.push(Lane { id, place: place.clone(), account: account.cloned(), kind: kind.cloned(), tally });
         id
     }
 

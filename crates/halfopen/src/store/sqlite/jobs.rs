@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use halfopen_core::circuit_id::CircuitId;
-use halfopen_core::job::{Entry, JobId};
+use halfopen_core::job::{Entry, JobId, JobKind};
 use halfopen_core::snapshot;
 use halfopen_core::time::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
@@ -61,15 +61,17 @@ impl Draft<'_> {
         &mut self,
         place: &CircuitId,
         account: Option<&CircuitId>,
+        kind: Option<&JobKind>,
     ) -> Result<LaneId, StoreError> {
         self.with_lanes(|_| ())?;
         let account_name = account.map(ToString::to_string).unwrap_or_default();
         self.execute(
-            "INSERT INTO lanes (dependency, place, account) VALUES (?1, ?2, ?3)",
-            params![place.dependency(), place.to_string(), account_name],
+            "INSERT INTO lanes (dependency, place, account, kind) VALUES (?1, ?2, ?3, ?4)",
+            params![place.dependency(), place.to_string(), account_name, kind.map(ToString::to_string)],
         )?;
         let id = LaneId(self.tx.last_insert_rowid());
-        let lane = Lane { id, place: place.clone(), account: account.cloned(), tally: Tally::default() };
+        let tally = Tally::default();
+        let lane = Lane { id, place: place.clone(), account: account.cloned(), kind: kind.cloned(), tally };
         if let Some(lanes) = self.lanes.read.get_mut() {
             lanes.push(lane);
         }
@@ -377,7 +379,7 @@ impl Draft<'_> {
             .tx
             .prepare_cached(
                 "SELECT id, place, account, queued, running, done, failed, expired, manual_review, cancelled, \
-                 accepted, pruned, open_bytes FROM lanes ORDER BY id",
+                 accepted, pruned, open_bytes, kind FROM lanes ORDER BY id",
             )
             .and_then(|mut query| {
                 let read = |row: &Row<'_>| {
@@ -393,15 +395,18 @@ impl Draft<'_> {
                         pruned: row.get(11)?,
                         open_bytes: row.get(12)?,
                     };
-                    Ok((LaneId(row.get(0)?), row.get::<_, String>(1)?, row.get::<_, String>(2)?, tally))
+                    let kind: Option<String> = row.get(13)?;
+                    Ok((LaneId(row.get(0)?), row.get::<_, String>(1)?, row.get::<_, String>(2)?, kind, tally))
                 };
                 query.query_map([], read)?.collect::<rusqlite::Result<Vec<_>>>()
             })
             .map_err(|cause| self.failure.of(cause))?;
         rows.into_iter()
-            .map(|(id, place, account, tally)| {
+            .map(|(id, place, account, kind, tally)| {
                 let account = if account.is_empty() { None } else { Some(super::circuit_id(&account, self.failure)?) };
-                Ok(Lane { id, place: super::circuit_id(&place, self.failure)?, account, tally })
+                // A kind that a newer version knows is one that nobody here can tell apart.
+                let kind = kind.and_then(|kind| kind.parse().ok());
+                Ok(Lane { id, place: super::circuit_id(&place, self.failure)?, account, kind, tally })
             })
             .collect()
     }

@@ -9,10 +9,11 @@ use super::contend::contend;
 use super::{Failure, StoreError};
 
 /// The steps from one schema to the next; step `n` leads to `PRAGMA user_version = n`, counted from 1.
-const MIGRATIONS: [&str; 3] = [
+const MIGRATIONS: [&str; 4] = [
     include_str!("../migrations/0001_circuits_and_events.sql"),
     include_str!("../migrations/0002_jobs.sql"),
     include_str!("../migrations/0003_alerts.sql"),
+    include_str!("../migrations/0004_job_kinds.sql"),
 ];
 
 /// The schema of this version.
