@@ -66,10 +66,32 @@ pub(super) fn note(
 }
 
 fn post(txn: &mut Txn<'_>, told: Vec<AlertRecord>) -> Result<(), StoreError> {
+    let mut dropped = 0;
     for alert in told {
-        txn.add_post(&PostRecord::new(alert))?;
+        dropped += txn.add_post(&PostRecord::new(alert))?.unwrap_or(0);
     }
-    Ok(())
+    // An alert about it would push out one more; the journal says it, and whoever reads that.
+    if dropped > 0 { dropped_told(txn, dropped) } else { Ok(()) }
+}
+
+/// Tells the journal that alerts which nobody had been told made room for newer ones.
+fn dropped_told(txn: &mut Txn<'_>, dropped: usize) -> Result<(), StoreError> {
+    let state = "closed".to_owned();
+    let mut details = Map::new();
+    details.insert("alerts".to_owned(), dropped.into());
+    txn.append(&EventRecord {
+        at_ms: txn.now().as_millis(),
+        event: "alerts_dropped".to_owned(),
+        dependency: alert::CHANNELS.to_owned(),
+        partition: None,
+        from_state: state.clone(),
+        to_state: state,
+        generation: 0,
+        reason: Some("too_many_wait".to_owned()),
+        queued_count: None,
+        probe_result: None,
+        details,
+    })
 }
 
 impl Handle {
@@ -192,6 +214,15 @@ impl Handle {
             }
             Ok(true)
         })
+    }
+
+    /// Returns how many alerts are not done.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read.
+    pub fn alerts_waiting(&self) -> Result<u64, StoreError> {
+        self.readable()?.alerts_waiting()
     }
 
     /// Returns the newest alerts with what became of them, oldest first.

@@ -48,6 +48,15 @@ impl Store {
             Place::Sqlite(sqlite) => sqlite.has_due_alerts(now),
         }
     }
+
+    /// Returns how many alerts are not done.
+    pub(crate) fn alerts_waiting(&self) -> Result<u64, StoreError> {
+        match &self.place {
+            Place::Memory(memory) => Ok(memory.alerts_waiting()),
+            #[cfg(feature = "sqlite")]
+            Place::Sqlite(sqlite) => sqlite.alerts_waiting(),
+        }
+    }
 }
 
 impl Txn<'_> {
@@ -78,12 +87,12 @@ impl Txn<'_> {
         on_draft!(&self.draft, draft => draft.woken_incidents(self.now, max))
     }
 
-    /// Adds an alert that is due at once; returns whether it was new.
+    /// Adds an alert that is due at once; returns how many older ones made room for it, `None` if it was known.
     ///
     /// # Errors
     ///
     /// If it cannot be written.
-    pub fn add_post(&mut self, post: &PostRecord) -> Result<bool, StoreError> {
+    pub fn add_post(&mut self, post: &PostRecord) -> Result<Option<usize>, StoreError> {
         let now = self.now;
         on_draft!(&mut self.draft, draft => draft.add_post(post, now))
     }

@@ -120,6 +120,10 @@ impl Memory {
         self.lock().alerts.has_due(now)
     }
 
+    pub(super) fn alerts_waiting(&self) -> u64 {
+        self.lock().alerts.waiting()
+    }
+
     fn begin(&self, clock: &Clock) -> Txn<'_> {
         let kept = self.lock();
         let (changed, appended) = (BTreeMap::new(), Vec::new());
@@ -281,7 +285,7 @@ impl Draft<'_> {
         self.alerts().woken(now, max)
     }
 
-    pub(super) fn add_post(&mut self, post: &PostRecord, now: Timestamp) -> bool {
+    pub(super) fn add_post(&mut self, post: &PostRecord, now: Timestamp) -> Option<usize> {
         self.alerts_mut().add(post, now)
     }
 

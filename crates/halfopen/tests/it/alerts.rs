@@ -75,8 +75,8 @@ fn an_alert_commits_with_its_event_or_not_at_all() {
     let store = place.open().unwrap();
     let undone: Result<(), StoreError> = store.transact(|txn| {
         let post = PostRecord::new(alert::test("oncall", 1, txn.now()));
-        assert!(txn.add_post(&post)?);
-        assert!(!txn.add_post(&post)?, "one row for one name");
+        assert_eq!(txn.add_post(&post)?, Some(0));
+        assert_eq!(txn.add_post(&post)?, None, "one row for one name");
         Err(StoreError::Lost("on purpose".to_owned()))
     });
     assert!(undone.is_err());
@@ -200,10 +200,10 @@ fn no_more_than_so_many_alerts_wait() {
         let place = Place::new();
         let location = if in_memory { Location::Memory } else { place.location() };
         let store = Store::open(&location, &Clock::manual(&place.machine)).unwrap();
-        let add = |n: u64| {
-            store.transact(|txn| txn.add_post(&PostRecord::new(alert::test("oncall", n, txn.now())))).unwrap();
-        };
-        (0..OPEN_MAX as u64 + 20).for_each(add);
+        let add =
+            |n: u64| store.transact(|txn| txn.add_post(&PostRecord::new(alert::test("oncall", n, txn.now())))).unwrap();
+        let dropped: usize = (0..OPEN_MAX as u64 + 20).filter_map(add).sum();
+        assert_eq!(dropped, 20, "and that is told");
         let open = store.transact(|txn| txn.open_posts()).unwrap();
         assert_eq!(open.len(), OPEN_MAX);
         assert_eq!(open[0].1.alert.event.generation, 20, "the oldest made room");

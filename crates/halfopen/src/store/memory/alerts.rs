@@ -29,6 +29,10 @@ impl Alerts {
             || self.incidents.values().any(|incident| is_woken(incident, now))
     }
 
+    pub(super) fn waiting(&self) -> u64 {
+        self.posts.values().filter(|post| post.due_at.is_some()).count() as u64
+    }
+
     pub(super) fn incident(&self, name: &str) -> Option<IncidentRecord> {
         self.incidents.get(name).cloned()
     }
@@ -45,14 +49,13 @@ impl Alerts {
         woken.take(max).map(|(name, incident)| (name.clone(), incident.clone())).collect()
     }
 
-    pub(super) fn add(&mut self, record: &PostRecord, now: Timestamp) -> bool {
+    pub(super) fn add(&mut self, record: &PostRecord, now: Timestamp) -> Option<usize> {
         if self.posts.values().any(|post| post.record.alert.id == record.alert.id) {
-            return false;
+            return None;
         }
         self.last_seq += 1;
         self.posts.insert(self.last_seq, Post { due_at: Some(now), record: record.clone() });
-        self.prune(now);
-        true
+        Some(self.prune(now))
     }
 
     pub(super) fn post(&self, id: &str) -> Option<PostRecord> {
@@ -76,7 +79,9 @@ impl Alerts {
         newest
     }
 
-    fn prune(&mut self, now: Timestamp) {
+    /// Returns how many of those that wait made room.
+    fn prune(&mut self, now: Timestamp) -> usize {
+        let mut dropped = 0;
         let old = (now - KEEP_DONE).as_millis();
         self.posts.retain(|_, post| post.due_at.is_some() || post.record.alert.at_ms >= old);
         for (open, most) in [(true, OPEN_MAX), (false, DONE_MAX)] {
@@ -84,8 +89,10 @@ impl Alerts {
                 self.posts.iter().filter(|(_, post)| post.due_at.is_some() == open).map(|(seq, _)| *seq).collect();
             for seq in &all[..all.len().saturating_sub(most)] {
                 self.posts.remove(seq);
+                dropped += usize::from(open);
             }
         }
+        dropped
     }
 }
 

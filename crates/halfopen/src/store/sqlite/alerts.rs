@@ -18,6 +18,13 @@ impl Sqlite {
             conn.prepare_cached(sql)?.exists([now.as_millis()])
         })
     }
+
+    pub(in crate::store) fn alerts_waiting(&self) -> Result<u64, StoreError> {
+        self.read(|conn| {
+            let sql = "SELECT count(*) FROM alerts WHERE due_at_ms IS NOT NULL";
+            conn.prepare_cached(sql)?.query_row([], |row| row.get(0))
+        })
+    }
 }
 
 impl Draft<'_> {
@@ -58,31 +65,33 @@ impl Draft<'_> {
         Ok(woken)
     }
 
-    pub(in crate::store) fn add_post(&self, post: &PostRecord, now: Timestamp) -> Result<bool, StoreError> {
+    pub(in crate::store) fn add_post(&self, post: &PostRecord, now: Timestamp) -> Result<Option<usize>, StoreError> {
         let known = self
             .tx
             .prepare_cached("SELECT 1 FROM alerts WHERE id = ?1")
             .and_then(|mut query| query.query_row([&post.alert.id], |_| Ok(())).optional())
             .map_err(|cause| self.failure.of(cause))?;
         if known.is_some() {
-            return Ok(false);
+            return Ok(None);
         }
         self.execute(
             "INSERT INTO alerts (id, at_ms, due_at_ms, form) VALUES (?1, ?2, ?3, ?4)",
             params![post.alert.id, post.alert.at_ms, now.as_millis(), self.form(post)?],
         )?;
         self.execute("DELETE FROM alerts WHERE due_at_ms IS NULL AND at_ms < ?1", [(now - KEEP_DONE).as_millis()])?;
-        self.execute(
-            "DELETE FROM alerts WHERE seq IN \
-             (SELECT seq FROM alerts WHERE due_at_ms IS NOT NULL ORDER BY seq DESC LIMIT -1 OFFSET ?1)",
-            [whole(OPEN_MAX)],
-        )?;
+        let sql = "DELETE FROM alerts WHERE seq IN \
+                   (SELECT seq FROM alerts WHERE due_at_ms IS NOT NULL ORDER BY seq DESC LIMIT -1 OFFSET ?1)";
+        let dropped = self
+            .tx
+            .prepare_cached(sql)
+            .and_then(|mut statement| statement.execute([whole(OPEN_MAX)]))
+            .map_err(|cause| self.failure.of(cause))?;
         self.execute(
             "DELETE FROM alerts WHERE seq IN \
              (SELECT seq FROM alerts WHERE due_at_ms IS NULL ORDER BY seq DESC LIMIT -1 OFFSET ?1)",
             [whole(DONE_MAX)],
         )?;
-        Ok(true)
+        Ok(Some(dropped))
     }
 
     pub(in crate::store) fn post(&self, id: &str) -> Result<Option<PostRecord>, StoreError> {
