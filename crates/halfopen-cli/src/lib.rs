@@ -2,11 +2,13 @@
 
 pub mod args;
 pub mod exit;
+pub mod log;
 pub mod ui;
 pub mod duration;
 pub mod alerts;
 mod shown;
 mod tls;
+mod post;
 mod token;
 mod work;
 pub mod run;

@@ -3,19 +3,32 @@
 //! Every line of ours begins with `halfopen: `, so that it can be told from the wrapped command's own, and a next step
 //! stands on a `hint:` line of its own. Nothing here depends on colour. A message is written with one `write`, because
 //! forty processes may share one log.
+//!
+//! Where the process has a log of its own ([`crate::log`]), what is said here becomes lines of it.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
+
+use serde_json::json;
+
+use crate::log::{self, Format, Level};
 
 /// Writes one line of ours to standard error.
 ///
 /// A standard error that cannot be written is no reason to fail: the exit code and `--report` say the same.
 pub fn say(text: &str) {
-    write_stderr(&prefixed(text));
+    tell(Level::Info, text, "");
 }
 
 /// Writes one line of ours and, after an empty line, what can be done next.
 pub fn say_with_hint(text: &str, hint: &str) {
+    if log::has_begun() {
+        let (level, text) = match text.strip_prefix("error: ") {
+            Some(text) => (Level::Error, text),
+            None => (Level::Info, text),
+        };
+        return log::line(level, text, &[("hint", json!(hint))]);
+    }
     let mut block = prefixed(text);
     let _ = write!(block, "\nhint: {hint}\n");
     write_stderr(&block);
@@ -23,16 +36,19 @@ pub fn say_with_hint(text: &str, hint: &str) {
 
 /// Writes a warning.
 pub fn warn(text: &str) {
-    say(&format!("warning: {text}"));
+    tell(Level::Warn, text, "warning: ");
 }
 
 /// Writes an error.
 pub fn error(text: &str) {
-    say(&format!("error: {text}"));
+    tell(Level::Error, text, "error: ");
 }
 
-/// Writes text to standard error as it is.
+/// Writes text to standard error as it is; in a log of objects it is the message of one.
 pub fn raw(text: &str) {
+    if log::format() == Some(Format::Json) {
+        return log::line(Level::Warn, text.trim_end(), &[]);
+    }
     write_stderr(text);
 }
 
@@ -40,6 +56,13 @@ pub fn raw(text: &str) {
 pub fn data(text: &str) {
     let mut out = anstream::stdout().lock();
     let _ = writeln!(out, "{text}");
+}
+
+fn tell(level: Level, text: &str, word: &str) {
+    if log::has_begun() {
+        return log::line(level, text, &[]);
+    }
+    write_stderr(&prefixed(&format!("{word}{text}")));
 }
 
 fn prefixed(text: &str) -> String {

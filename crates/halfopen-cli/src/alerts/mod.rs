@@ -55,13 +55,67 @@ const OPEN_FOR: Duration = Duration::from_secs(30);
 const OPEN_FOR_MAX: Duration = Duration::from_secs(900);
 const OPEN_AFTER: u32 = 3;
 
+/// Why a delivery failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// No answer in time.
+    Timeout,
+    /// There was nobody.
+    Unreachable,
+    /// Too many came at once.
+    RateLimited,
+    /// The receiver does not work.
+    Broken,
+    /// The receiver refuses it, or the channel cannot be used as it is written.
+    Refused,
+    /// It was not tried: the channel has failed too often, or an earlier alert goes first.
+    NotTried,
+}
+
+impl Trouble {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Timeout, Self::Unreachable, Self::RateLimited, Self::Broken, Self::Refused, Self::NotTried];
+
+    /// Returns the word used in figures.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::Unreachable => "unreachable",
+            Self::RateLimited => "rate_limited",
+            Self::Broken => "broken",
+            Self::Refused => "refused",
+            Self::NotTried => "not_tried",
+        }
+    }
+
+    /// Returns what a delivery met, `None` if the receiver took it.
+    fn of(delivered: &Delivered, class: Class) -> Option<Self> {
+        match delivered {
+            Delivered::Yes => None,
+            Delivered::NotTried { .. } => Some(Self::NotTried),
+            Delivered::Never { .. } => Some(Self::Refused),
+            Delivered::NotNow { .. } => Some(match class {
+                Class::Timeout => Self::Timeout,
+                Class::ConnectionFailure => Self::Unreachable,
+                Class::RateLimited => Self::RateLimited,
+                Class::InvalidRequest => Self::Refused,
+                _ => Self::Broken,
+            }),
+        }
+    }
+}
+
 /// What came of a sweep.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
     /// Deliveries that a receiver took.
     pub delivered: usize,
     /// Deliveries that failed, or were given up.
     pub failed: usize,
+    /// Each delivery by its channel, with what it met.
+    pub each: Vec<(String, Option<Trouble>)>,
 }
 
 /// How one delivery went: what it is to the alert, and what it says about the channel.
@@ -99,13 +153,15 @@ pub fn deliver(handle: &Handle, config: &Config, store: &Location) -> Sent {
     let Ok(claimed) = claimed else { return sent };
     let all = results(handle, &config.owners, store, &claimed, until);
     for (claimed, how) in claimed.iter().zip(all) {
-        for (_, delivered) in &how {
-            match delivered {
-                Delivered::Yes => sent.delivered += 1,
-                Delivered::NotNow { .. } | Delivered::Never { .. } => sent.failed += 1,
-                Delivered::NotTried { .. } => {}
+        for (channel, _, trouble) in &how {
+            match trouble {
+                None => sent.delivered += 1,
+                Some(Trouble::NotTried) => {}
+                Some(_) => sent.failed += 1,
             }
+            sent.each.push((channel.clone(), *trouble));
         }
+        let how: Vec<(String, Delivered)> = how.into_iter().map(|(channel, how, _)| (channel, how)).collect();
         let policy = channel_policy(&claimed.alert.owner);
         // If this cannot be written, the lease runs out and it is sent again under the same name.
         let _ = handle.finish_alert(claimed, &how, &policy);
@@ -135,8 +191,8 @@ pub fn try_all(handle: &Handle, owners: &Owners, alert: &AlertRecord) -> Vec<(Na
     tried
 }
 
-/// The result of each claimed alert, by channel.
-type Results = Vec<Vec<(String, Delivered)>>;
+/// The result of each claimed alert, by channel, with what it met.
+type Results = Vec<Vec<(String, Delivered, Option<Trouble>)>>;
 
 fn results(handle: &Handle, owners: &Owners, store: &Location, claimed: &[ClaimedAlert], until: Instant) -> Results {
     let results: Mutex<Results> = Mutex::new(vec![Vec::new(); claimed.len()]);
@@ -164,9 +220,10 @@ fn results(handle: &Handle, owners: &Owners, store: &Location, claimed: &[Claime
             for (named, places) in some {
                 let (results, messages) = (&results, &messages);
                 scope.spawn(move || {
-                    in_order(handle, named, places, (claimed, messages), until, &|place, how| {
+                    in_order(handle, named, places, (claimed, messages), until, &|place, how, class| {
                         let mut results = results.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                        results[place].push((named.name.clone(), how));
+                        let met = Trouble::of(&how, class);
+                        results[place].push((named.name.clone(), how, met));
                     });
                 });
             }
@@ -183,7 +240,7 @@ fn in_order(
     places: &[usize],
     (claimed, messages): (&[ClaimedAlert], &[Message]),
     until: Instant,
-    put: &dyn Fn(usize, Delivered),
+    put: &dyn Fn(usize, Delivered, Class),
 ) {
     let Ok(place) = CircuitId::part(CHANNELS, "channel", &named.name) else { return };
     let route = Route { place, account: None };
@@ -194,25 +251,26 @@ fn in_order(
         let now = handle.clock().now();
         if stuck.contains(&thread) || Instant::now() >= until {
             let why = "an earlier one goes first".to_owned();
-            put(at, Delivered::NotTried { why, at: now + Duration::from_secs(2) });
+            put(at, Delivered::NotTried { why, at: now + Duration::from_secs(2) }, Class::UnknownFailure);
             continue;
         }
-        let delivered = match handle.attempt(&route, &policy, Ask::Fresh) {
+        let (delivered, class) = match handle.attempt(&route, &policy, Ask::Fresh) {
             Ok(attempt) => {
                 let Outcome { delivered, class } = send(named, &messages[at], until);
                 let _events = attempt.settle(&Verdict::plain(class, "halfopen/alert", Reached::Answered));
-                delivered
+                (delivered, class)
             }
             Err((_, refusal)) => {
                 let why = "the channel has failed too often and is left alone for a while".to_owned();
-                Delivered::NotTried { why, at: refusal.retry_at.unwrap_or(now + OPEN_FOR) }
+                let at = refusal.retry_at.unwrap_or(now + OPEN_FOR);
+                (Delivered::NotTried { why, at }, Class::UnknownFailure)
             }
         };
         match delivered {
             Delivered::Yes | Delivered::Never { .. } => {}
             Delivered::NotNow { .. } | Delivered::NotTried { .. } => stuck.push(thread),
         }
-        put(at, delivered);
+        put(at, delivered, class);
     }
 }
 

@@ -2,6 +2,8 @@
 
 use clap::builder::BoolishValueParser;
 use clap::{Args, Subcommand};
+use halfopen::store::EventFilter;
+use halfopen::store::alerts::KEEP_DONE;
 use halfopen_core::alert::{self, Delivered};
 use halfopen_core::snapshot::{DeliveryState, PostRecord};
 use halfopen_core::time::Timestamp;
@@ -134,6 +136,23 @@ pub(super) fn banner(posts: &[PostRecord]) -> Option<String> {
 /// Returns the alerts that a person who looks at the circuits should hear about.
 pub(super) fn lately(handle: &halfopen::handle::Handle) -> Vec<PostRecord> {
     handle.alerts(LOOKED_AT).unwrap_or_default()
+}
+
+/// Returns what a person must hear about alerts that nobody was told, because too many waited; `None` if there were none.
+pub(super) fn dropped(handle: &halfopen::handle::Handle) -> Option<String> {
+    let since = handle.clock().now() - KEEP_DONE;
+    let filter = EventFilter {
+        dependency: Some(alert::CHANNELS.to_owned()),
+        since_ms: Some(since.as_millis()),
+        limit: LOOKED_AT,
+        ..EventFilter::default()
+    };
+    let events = handle.events(&filter).unwrap_or_default();
+    let dropped = events.iter().filter(|event| event.event == "alerts_dropped");
+    let alerts: u64 = dropped.filter_map(|event| event.details.get("alerts").and_then(Value::as_u64)).sum();
+    (alerts > 0).then(|| {
+        format!("{alerts} alerts of the last days were dropped because too many waited; halfopen events has what they were about")
+    })
 }
 
 fn is_delivered(post: &PostRecord) -> bool {

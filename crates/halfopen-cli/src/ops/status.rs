@@ -47,9 +47,8 @@ pub(super) fn run(shared: &Shared, args: &StatusArgs) -> Done {
     }
     ui::say(&about_store(&place, &when));
     place.warn_of_new_stores();
-    if let Some(banner) = alerts::banner(&alerts::lately(&handle)) {
-        ui::warn(&banner);
-    }
+    let doubts = [alerts::banner(&alerts::lately(&handle)), alerts::dropped(&handle)];
+    doubts.into_iter().flatten().for_each(|doubt| ui::warn(&doubt));
     let jobs = jobs(&handle.job_figures().map_err(place::store_failure)?, &when);
     let shown = show(&circuits, &when, &|dependency| place.policy(dependency))?;
     if let Some(jobs) = jobs {

@@ -191,7 +191,7 @@ impl Performer for CommandPerformer {
 
     fn hear(&self, dependency: &str, news: &News<'_>) {
         match news {
-            News::Claimed => {}
+            News::Claimed(_) => {}
             News::Ended(ended, verdict) => {
                 let opened = ended.events.iter().filter(|event| event.event == "tripped").count() as u64;
                 self.count(dependency, |figures| {

@@ -10,6 +10,7 @@ use clap::Args;
 
 use super::access::PublicHost;
 use crate::duration;
+use crate::log::{Format, Level};
 
 /// The flags of `halfopen serve`.
 #[derive(Clone, Debug, Args)]
@@ -35,6 +36,15 @@ pub struct ServeArgs {
     /// How often the figures of each dependency are written down, also when all are 0
     #[arg(long, env = "HALFOPEN_ACTIVATION_INTERVAL", value_name = "DURATION", default_value = "60s", value_parser = duration::parse_positive)]
     pub activation_interval: Duration,
+    /// How often the figures of each dependency are said in the log, also when all are 0
+    #[arg(long, env = "HALFOPEN_SUMMARY_INTERVAL", value_name = "DURATION", default_value = "24h", value_parser = duration::parse_positive)]
+    pub summary_interval: Duration,
+    /// The form of the log on standard error
+    #[arg(long, env = "HALFOPEN_LOG_FORMAT", value_name = "FORM", value_enum, default_value = "text")]
+    pub log_format: Format,
+    /// Lines of lower levels are not written
+    #[arg(long, env = "HALFOPEN_LOG_LEVEL", value_name = "LEVEL", value_enum, default_value = "info")]
+    pub log_level: Level,
     /// Base URL of a dependency, as if it stood in the policy file
     #[arg(long = "upstream", value_name = "NAME=URL")]
     pub upstreams: Vec<NamedUrl>,

@@ -28,6 +28,7 @@ use super::headers;
 use super::judge::{Copy, FirstEvent, Judged, Kind};
 use super::refuse::cache::{Cache, Filling, Key};
 use super::relay::{Bounds, Relay, Rest, Watch, broken_off, plain, text_of, timed_out};
+use super::telemetry::TRACEPARENT;
 use super::upload::{Outgoing, Upload, Word};
 use super::upstream::{Choose, ConnectError, Exchange, Lost, Pool};
 
@@ -101,6 +102,8 @@ pub(super) struct Attempt<'a> {
     pub(super) limits: Limits,
     /// Whether this is only watched: then nothing is held back for another attempt.
     pub(super) choose: Choose,
+    /// Where the request belongs, if the dependency is told another place than the caller's.
+    pub(super) place: Option<HeaderValue>,
 }
 
 /// Holds the permit until the dependency's answer begins, whatever happens to us.
@@ -145,7 +148,10 @@ impl Attempt<'_> {
         let (dependency, whole) = (&**self.dependency, self.limits.whole);
         let mut underway = Underway { admitted: Some(admitted), started, whole, sent: false, dependency };
         let came = self.head(&mut underway).await;
-        let Some(admitted) = underway.take() else { return Ended::CallerBrokeOff };
+        let Some(mut admitted) = underway.take() else { return Ended::CallerBrokeOff };
+        if let Head::Came(parts, _) = &came {
+            admitted.answered(parts.status);
+        }
         self.dependency.counts.to_head.add(started.elapsed());
         match came {
             Head::Came(parts, exchange) => self.judge_early(*parts, exchange, admitted, started).await,
@@ -203,6 +209,9 @@ impl Attempt<'_> {
         *outgoing.method_mut() = request.method.clone();
         *outgoing.uri_mut() = request.target.clone();
         *outgoing.headers_mut() = request.headers.clone();
+        if let Some(place) = &self.place {
+            outgoing.headers_mut().insert(TRACEPARENT, place.clone());
+        }
         match word {
             Some(word) if matches!(request.upload, Upload::Arriving(_)) => {
                 hyper::ext::on_informational(&mut outgoing, move |answer| {

@@ -42,6 +42,7 @@ use super::problem::{ATTEMPTS, CIRCUIT, Kind, OUTCOME, Problem, RetryAt, SHOULD_
 use super::queue::prefer::Prefer;
 use super::refuse::cache::{Cache, Key, Of};
 use super::refuse::queue::NotKept;
+use super::telemetry::{About as Followed, AttemptSpan, CallSpan};
 use super::upload::Upload;
 use super::upstream::{Choose, Pool};
 use instead::Undone;
@@ -71,10 +72,13 @@ pub(super) async fn carry(
     request: Request<Incoming>,
 ) -> Response<Body> {
     let (parts, body) = request.into_parts();
-    let (method, headers, version) = (parts.method, parts.headers, parts.version);
+    let (method, mut headers, version) = (parts.method, parts.headers, parts.version);
+    let span = CallSpan::begin(&dependency.telemetry, &dependency.name, &method, path, &mut headers);
     let upload = Upload::new(body, dependency.kept_bytes_max(&method), dependency.partitions.body_bytes_wanted());
     let arrived = Arrived { method, path: path.into(), headers, version, upload };
-    carry_on(gateway, dependency, arrived, Hop::default()).await.response
+    let response = carry_on(gateway, dependency, arrived, Hop::default()).await.response;
+    span.end(&response);
+    response
 }
 
 async fn carry_on(gateway: &Arc<Gateway>, dependency: &Arc<Dependency>, arrived: Arrived<'_>, hop: Hop) -> Carried {
@@ -337,7 +341,9 @@ impl<'a> Call<'a> {
             let Some(at) = self.worth_waiting(&refusal) else { return Err(refused) };
             self.hold_back(side).await;
             counts.waits.add();
+            let begun = Instant::now();
             self.wait_at_the_door(at, refusal.reason).await;
+            counts.slept.add(begun.elapsed());
             ask = Ask::Waited(refusal.slot);
         }
     }
@@ -401,11 +407,28 @@ impl<'a> Call<'a> {
     }
 
     /// Makes one attempt.
-    async fn attempt(&mut self, admitted: Admitted, choose: Choose) -> Ended {
+    async fn attempt(&mut self, mut admitted: Admitted, choose: Choose) -> Ended {
         self.attempts += 1;
         if self.attempts > 1 {
             self.dependency.counts.retries.add();
         }
+        let probe = admitted.is_probe();
+        let span = AttemptSpan::begin(
+            &self.dependency.telemetry,
+            &Followed {
+                dependency: &self.dependency.name,
+                circuit: self.judges.field.to_str().ok(),
+                upstream: self.dependency.upstream.as_ref(),
+                method: &self.request.method,
+                target: &self.request.target,
+                headers: &self.request.headers,
+                number: self.attempts,
+                probe,
+                job: false,
+            },
+        );
+        let place = span.field();
+        admitted.follow(span);
         let attempt = Attempt {
             handle: &self.gateway.door.handle,
             dependency: self.dependency,
@@ -414,7 +437,8 @@ impl<'a> Call<'a> {
             cached: self.cached.as_ref(),
             limits: self.limits(),
             // A probe asks whether the dependency can be reached, not whether an old connection still stands.
-            choose: if admitted.is_probe() { Choose::New } else { choose },
+            choose: if probe { Choose::New } else { choose },
+            place,
         };
         attempt.make(admitted).await
     }
@@ -492,6 +516,7 @@ impl<'a> Call<'a> {
         if !wait.is_zero() {
             self.dependency.counts.waits.add();
             tokio::time::sleep(wait).await;
+            self.dependency.counts.slept.add(wait);
         }
         ask
     }

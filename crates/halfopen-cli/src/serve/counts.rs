@@ -47,28 +47,84 @@ pub(super) const REASONS: [RefusalReason; 5] =
     [RefusalReason::Open, RefusalReason::ProbesOut, RefusalReason::Throttled, RefusalReason::Ramp, RefusalReason::Held];
 
 /// The upper ends, in seconds, of the spans that times are sorted into.
-pub(super) const SPANS: [f64; 14] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
+const SPANS: [f64; 14] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
+
+/// The same for the ages of jobs, which may have waited for days.
+const AGES: [f64; 14] =
+    [0.1, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 21_600.0, 43_200.0, 86_400.0, 259_200.0];
 
 /// Times, sorted into spans.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Times {
-    spans: [Count; SPANS.len()],
-    longer: Count,
+    bounds: &'static [f64],
+    /// One for each span, and one for what is longer.
+    spans: Box<[Count]>,
     micros: Count,
 }
 
+/// Times as they were read.
+#[derive(Clone, Debug)]
+pub(super) struct Spread {
+    /// The upper ends of the spans, in seconds.
+    pub(super) bounds: &'static [f64],
+    /// How many fell into each, and how many were longer.
+    pub(super) times: Vec<u64>,
+    micros: u64,
+}
+
 impl Times {
+    fn of(bounds: &'static [f64]) -> Self {
+        Self { bounds, spans: (0..=bounds.len()).map(|_| Count::default()).collect(), micros: Count::default() }
+    }
+
     /// Adds a time.
     pub(super) fn add(&self, took: Duration) {
         let seconds = took.as_secs_f64();
-        let span = SPANS.iter().position(|end| seconds <= *end).and_then(|at| self.spans.get(at));
-        span.unwrap_or(&self.longer).add();
+        let at = self.bounds.iter().position(|end| seconds <= *end).unwrap_or(self.bounds.len());
+        self.spans[at].add();
         self.micros.add_many(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
     }
 
-    /// Returns how many fell into each span, those beyond the last, and all of them together in microseconds.
-    pub(super) fn read(&self) -> ([u64; SPANS.len()], u64, u64) {
-        (std::array::from_fn(|at| self.spans[at].total()), self.longer.total(), self.micros.total())
+    /// Returns what was added so far.
+    pub(super) fn read(&self) -> Spread {
+        let times = self.spans.iter().map(Count::total).collect();
+        Spread { bounds: self.bounds, times, micros: self.micros.total() }
+    }
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Self::of(&SPANS)
+    }
+}
+
+/// The ages of jobs.
+#[derive(Debug)]
+pub(super) struct Ages(Times);
+
+impl Default for Ages {
+    fn default() -> Self {
+        Self(Times::of(&AGES))
+    }
+}
+
+impl std::ops::Deref for Ages {
+    type Target = Times;
+
+    fn deref(&self) -> &Times {
+        &self.0
+    }
+}
+
+impl Spread {
+    /// Returns how many there were.
+    pub(super) fn all(&self) -> u64 {
+        self.times.iter().sum()
+    }
+
+    /// Returns how long all of them took together.
+    pub(super) fn seconds(&self) -> f64 {
+        Duration::from_micros(self.micros).as_secs_f64()
     }
 }
 
@@ -120,6 +176,10 @@ pub(super) struct Counts {
     pub(super) panics: Count,
     /// How long attempts took until the head of their answer came, or the failure.
     pub(super) to_head: Times,
+    /// How long calls slept before an attempt.
+    pub(super) slept: Times,
+    /// How old jobs were when an attempt of them began.
+    pub(super) job_ages: Ages,
     unclassified: Mutex<VecDeque<String>>,
 }
 

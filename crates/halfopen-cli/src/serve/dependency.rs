@@ -18,6 +18,7 @@ use super::partition::Partitions;
 use super::problem::Dialect;
 use super::refuse::cache::Cache;
 use super::target::Upstream;
+use super::telemetry::Telemetry;
 use super::upstream::{Origin, Pool};
 
 /// The profile of whatever no other knows.
@@ -56,6 +57,8 @@ pub(super) struct Dependency {
     pub(super) key_lifetime: Duration,
     /// What was done for it since the process began.
     pub(super) counts: Arc<Counts>,
+    /// What is exported of its calls.
+    pub(super) telemetry: Arc<Telemetry>,
     /// The retries it may have.
     pub(super) budget: Budget,
     /// Its last good answers, where the policy keeps them.
@@ -123,6 +126,7 @@ impl Dependency {
             pool: origin.map(|origin| Arc::new(Pool::new(origin))),
             budget: Budget::new(counts.calls(), Instant::now()),
             counts,
+            telemetry: Arc::clone(&door.telemetry),
             cache,
             classify,
         }))

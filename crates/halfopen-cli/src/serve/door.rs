@@ -17,6 +17,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 
 use super::counts::Counts;
+use super::telemetry::AttemptSpan;
 
 /// Questions to the store that are out at once.
 static TURNS: Semaphore = Semaphore::const_new(32);
@@ -29,6 +30,7 @@ pub(super) struct Admitted {
     renewing: Option<Renewing>,
     probe: bool,
     counts: Arc<Counts>,
+    span: AttemptSpan,
 }
 
 /// Where a permit is.
@@ -101,12 +103,24 @@ impl Admitted {
         if probe {
             counts.probes.add();
         }
-        Self { permitted: Held::Here(permitted), renewing: None, probe, counts: Arc::clone(counts) }
+        let span = AttemptSpan::none();
+        Self { permitted: Held::Here(permitted), renewing: None, probe, counts: Arc::clone(counts), span }
     }
 
     /// Returns an attempt that is made without a permit, because we only watch.
     pub(super) fn without(counts: &Arc<Counts>) -> Self {
-        Self { permitted: Held::Nothing, renewing: None, probe: false, counts: Arc::clone(counts) }
+        let span = AttemptSpan::none();
+        Self { permitted: Held::Nothing, renewing: None, probe: false, counts: Arc::clone(counts), span }
+    }
+
+    /// Lets `span` end with the attempt.
+    pub(super) fn follow(&mut self, span: AttemptSpan) {
+        self.span = span;
+    }
+
+    /// Notes the status of its answer.
+    pub(super) fn answered(&mut self, status: http::StatusCode) {
+        self.span.answered(status.as_u16());
     }
 
     /// Returns whether the breaker waits for its verdict.
@@ -174,6 +188,7 @@ impl Admitted {
     /// Counts a verdict and begins to settle it, unless that is nothing to do.
     fn settling(mut self, verdict: &Verdict) -> Option<JoinHandle<()>> {
         self.renewing = None;
+        std::mem::replace(&mut self.span, AttemptSpan::none()).end(verdict);
         self.counts.judged(verdict);
         let counts = Arc::clone(&self.counts);
         let permitted = match self.permitted.take() {
@@ -204,6 +219,7 @@ impl Admitted {
 
     /// Ends an attempt that went well and whose answer nobody had to look at.
     pub(super) fn succeed(mut self) {
+        std::mem::replace(&mut self.span, AttemptSpan::none()).succeed();
         match self.permitted.take() {
             Held::Nothing => self.counts.success(),
             Held::Here(permitted) => match permitted.succeed_quickly() {

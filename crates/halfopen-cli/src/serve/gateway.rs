@@ -19,11 +19,14 @@ use super::args::{NamedUrl, ServeArgs};
 use super::counts::Register;
 use super::dependency::Dependency;
 use super::feed::Feed;
+use super::journal::Journal;
 use super::pulse::Lines;
 use super::queue::Queue;
 use super::reload::{Changes, Reloads, Stamp};
 use super::shutdown::Shutdown;
 use super::target::UpstreamError;
+use super::telemetry::Telemetry;
+use super::tell::Told;
 use crate::args::Shared;
 use crate::shown::SHADOW;
 use crate::token::TokenFileError;
@@ -40,6 +43,10 @@ pub(super) struct Gateway {
     pub(super) access: Access,
     /// The journal as it grows.
     pub(super) feed: Arc<Feed>,
+    /// What the journal said since we began.
+    pub(super) journal: Journal,
+    /// What became of alerts that we delivered.
+    pub(super) told: Told,
     /// What stands in the activation lines already.
     pub(super) lines: tokio::sync::Mutex<Lines>,
     /// How well the store served when it was looked at last.
@@ -65,6 +72,8 @@ pub(super) struct Door {
     pub(super) fingerprints: Arc<Fingerprints>,
     /// What was counted for each dependency.
     pub(super) counts: Register,
+    /// What is exported.
+    pub(super) telemetry: Arc<Telemetry>,
 }
 
 /// The policy in force, ready to be used.
@@ -200,7 +209,8 @@ impl Gateway {
             ));
             Fingerprints::of_this_process()
         });
-        let door = Door { handle, fingerprints: Arc::new(fingerprints), counts: Register::default() };
+        let telemetry = Arc::new(Telemetry::from_environment());
+        let door = Door { handle, fingerprints: Arc::new(fingerprints), counts: Register::default(), telemetry };
         let live = Live::make(config, &args.upstreams, &door, None)?;
         live.warn();
         Ok(Arc::new(Self {
@@ -208,6 +218,8 @@ impl Gateway {
             shutdown: Shutdown::new(),
             access,
             feed: Arc::new(Feed::new()),
+            journal: Journal::default(),
+            told: Told::default(),
             lines: tokio::sync::Mutex::default(),
             last_look: LastLook::default(),
             queue: Queue::new(),

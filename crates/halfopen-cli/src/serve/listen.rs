@@ -23,10 +23,13 @@ use super::descriptors;
 use super::dispatch;
 use super::framing::Watched;
 use super::gateway::{Gateway, StartError};
-use super::pulse;
+use super::journal;
+use super::notify::Notify;
+use super::pulse::{self, Intervals};
 use super::queue;
 use super::reload;
 use super::socket::Socket;
+use super::telemetry;
 use super::tell;
 use crate::ui;
 
@@ -84,7 +87,11 @@ pub(super) async fn serve(gateway: Arc<Gateway>, args: &ServeArgs) -> Result<End
     announce(&gateway, &entrances);
 
     tokio::spawn(Arc::clone(&gateway.feed).follow(Arc::clone(&gateway.door.handle)));
-    let beating = tokio::spawn(pulse::beat(Arc::clone(&gateway), args.activation_interval));
+    let following = tokio::spawn(journal::follow(Arc::clone(&gateway)));
+    let exporting = telemetry::start(&gateway);
+    let notify = Arc::new(Notify::from_environment());
+    let intervals = Intervals { lines: args.activation_interval, sums: args.summary_interval };
+    let beating = tokio::spawn(pulse::beat(Arc::clone(&gateway), intervals, Arc::clone(&notify)));
     // Every connection holds a sender; when the last is gone, so is the last connection.
     let (alive, mut all_gone) = mpsc::channel::<()>(1);
     let accepting: Vec<_> = entrances
@@ -95,16 +102,20 @@ pub(super) async fn serve(gateway: Arc<Gateway>, args: &ServeArgs) -> Result<End
     let watching = tokio::spawn(reload::watch(Arc::clone(&gateway)));
     let mut working = queue::start(&gateway);
     let telling = tokio::spawn(tell::owners(Arc::clone(&gateway)));
+    notify.ready();
     loop {
         tokio::select! {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
             _ = hang_up.recv() => {
+                notify.reloading();
                 gateway.access.reload();
                 gateway.reload();
+                notify.ready();
             }
         }
     }
+    notify.stopping();
     watching.abort();
     telling.abort();
     gateway.shutdown.begin();
@@ -140,6 +151,9 @@ pub(super) async fn serve(gateway: Arc<Gateway>, args: &ServeArgs) -> Result<End
     // It ends when nothing is accepted any more, and leaves its figures.
     let _ = beating.await;
     pulse::last_lines(&gateway).await;
+    following.abort();
+    journal::catch_up(&gateway).await;
+    exporting.finish().await;
     Ok(ended)
 }
 

@@ -25,8 +25,11 @@ mod feed;
 mod framing;
 mod gateway;
 mod headers;
+mod journal;
 mod judge;
 mod listen;
+mod metrics;
+mod notify;
 mod panics;
 mod partition;
 mod probe;
@@ -40,6 +43,7 @@ mod shutdown;
 mod stall;
 mod socket;
 mod target;
+mod telemetry;
 mod tell;
 mod upload;
 mod upstream;
@@ -50,13 +54,15 @@ pub use args::{Address, NamedUrl, ServeArgs};
 pub(crate) use queue::HttpHand;
 
 use crate::args::Shared;
-use crate::{exit, ui};
+use crate::{exit, log, ui};
 use gateway::{Gateway, StartError};
 use listen::Ended;
 
 /// Serves until it is told to stop; returns the exit code.
 #[must_use]
 pub fn serve(shared: &Shared, args: &ServeArgs) -> u8 {
+    log::begin(args.log_format, args.log_level);
+    panics::told();
     match started(shared, args) {
         Ok(Ended::Whole) => exit::OK,
         Ok(Ended::BrokenOff) => exit::FAILED,

@@ -12,6 +12,17 @@ use http::Response;
 use super::body::Body;
 use super::counts::Counts;
 use super::problem::{Dialect, Kind, Problem};
+use crate::log::{self, Level};
+
+/// Has panics said in the log, as one line with the place, in the form of all others. What a panic says may hold anything,
+/// so it passes the redaction.
+pub(super) fn told() {
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map(ToString::to_string);
+        let said = panic.payload_as_str().map(halfopen_core::redact::line);
+        log::line(Level::Error, "panic", &[("at", place.into()), ("said", said.into())]);
+    }));
+}
 
 /// Returns what `call` answers, or says that we failed.
 pub(super) async fn caught(

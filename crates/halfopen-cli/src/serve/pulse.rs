@@ -12,6 +12,8 @@ use halfopen::activation::{self, Figures};
 use halfopen::handle::StoreHealth;
 
 use super::gateway::Gateway;
+use super::notify::Notify;
+use crate::log::{self, Level};
 use crate::ui;
 
 /// How often time passes for circuits that nobody calls.
@@ -24,17 +26,28 @@ pub(super) struct Lines {
     failed: bool,
 }
 
+/// How often what is written down.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Intervals {
+    /// The activation lines.
+    pub(super) lines: Duration,
+    /// The sums in the log.
+    pub(super) sums: Duration,
+}
+
 /// Does what is due, once a second, for ever.
-pub(super) async fn beat(gateway: Arc<Gateway>, interval: Duration) {
+pub(super) async fn beat(gateway: Arc<Gateway>, intervals: Intervals, notify: Arc<Notify>) {
     let mut lines = Lines::default();
     let mut beats = tokio::time::interval(EVERY);
     beats.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut next_lines = tokio::time::Instant::now() + interval;
+    let mut next_lines = tokio::time::Instant::now() + intervals.lines;
+    let mut next_sums = tokio::time::Instant::now() + intervals.sums;
+    let mut summed = BTreeMap::new();
     let mut health = gateway.door.handle.health();
     loop {
         tokio::select! {
             _ = beats.tick() => {
-                let beaten = Arc::clone(&gateway);
+                let (beaten, heard) = (Arc::clone(&gateway), Arc::clone(&notify));
                 let swept = tokio::task::spawn_blocking(move || {
                     // What cannot be written now is done by the next beat; health says why.
                     let swept = beaten.door.handle.sweep(&|dependency| beaten.policy_of(dependency));
@@ -42,16 +55,22 @@ pub(super) async fn beat(gateway: Arc<Gateway>, interval: Duration) {
                         beaten.door.counts.of(&record.dependency).swept(&[&record]);
                     }
                     beaten.door.handle.tidy();
-                    beaten.door.handle.health()
+                    (beaten.door.handle.health(), heard.status(&beaten))
                 });
-                if let Ok(now) = swept.await {
+                if let Ok((now, status)) = swept.await {
                     tell(&health, &now);
                     health = now;
+                    // The runtime, a thread that may block, and the store have answered.
+                    notify.alive(status);
                 }
             }
             () = tokio::time::sleep_until(next_lines) => {
-                next_lines += interval;
+                next_lines += intervals.lines;
                 lines = written(&gateway, lines).await;
+            }
+            () = tokio::time::sleep_until(next_sums) => {
+                next_sums += intervals.sums;
+                sum(&gateway, &mut summed, intervals.sums);
             }
             () = gateway.shutdown.stopped() => {
                 // The last calls are not over yet; their figures are written by `last_lines`.
@@ -75,6 +94,17 @@ fn tell(before: &StoreHealth, now: &StoreHealth) {
         (_, StoreHealth::Good) => ui::say("the store is back; what was learned without it was handed over"),
         (_, StoreHealth::ReadOnly(why)) => ui::warn(&format!("the store can only be read: {why}")),
         (_, StoreHealth::Lost(why)) => ui::warn(&format!("the store is lost, circuits are kept in memory: {why}")),
+    }
+}
+
+/// Says what each dependency did since the last sum, also when that is nothing: a log that is silent proves nothing.
+fn sum(gateway: &Gateway, summed: &mut BTreeMap<String, Figures>, over: Duration) {
+    for dependency in gateway.live().dependencies() {
+        let figures = dependency.counts.figures();
+        let before = summed.insert(dependency.name.clone(), figures).unwrap_or_default();
+        let mut fields = vec![("dependency", dependency.name.as_str().into()), ("over_sec", over.as_secs().into())];
+        fields.extend(since(&figures, &before).named().map(|(name, figure)| (name, figure.into())));
+        log::line(Level::Info, "activation", &fields);
     }
 }
 

@@ -137,6 +137,17 @@ impl Upstream {
         self.authority.host()
     }
 
+    /// Returns the port, as written or by the scheme.
+    pub(super) fn port(&self) -> u16 {
+        self.authority.port_u16().unwrap_or(if self.scheme == Scheme::HTTPS { 443 } else { 80 })
+    }
+
+    /// Returns a whole address on it, secrets replaced.
+    pub(super) fn shown(&self, target: &Uri) -> String {
+        let path = target.path_and_query().map_or("/", PathAndQuery::as_str);
+        halfopen_core::redact::line(&format!("{}://{}{path}", self.scheme, self.authority))
+    }
+
     /// Returns the value of the `Host` field of every request to it.
     pub(super) fn host_field(&self) -> &HeaderValue {
         &self.host

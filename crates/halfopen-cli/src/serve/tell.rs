@@ -2,17 +2,52 @@
 //!
 //! The sending blocks, on a thread that may, and never two at a time; calls do not know about it.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::gateway::Gateway;
-use crate::alerts;
+use crate::alerts::{self, Sent, Trouble};
 
 /// How often is looked for alerts that are due.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// How often the figures are looked at for silence and for failures that no rule knows.
 const FIGURES_EVERY: Duration = Duration::from_secs(60);
+
+/// What became of the alerts that this process delivered, by channel.
+#[derive(Debug, Default)]
+pub(super) struct Told(Mutex<BTreeMap<String, [u64; Trouble::ALL.len() + 1]>>);
+
+impl Told {
+    fn count(&self, sent: &Sent) {
+        if sent.each.is_empty() {
+            return;
+        }
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for (channel, met) in &sent.each {
+            all.entry(channel.clone()).or_default()[place(*met)] += 1;
+        }
+    }
+
+    /// Returns how many a channel took.
+    pub(super) fn delivered(&self, channel: &str) -> u64 {
+        self.read(channel, None)
+    }
+
+    /// Returns how many deliveries by a channel met some trouble.
+    pub(super) fn failed(&self, channel: &str, met: Trouble) -> u64 {
+        self.read(channel, Some(met))
+    }
+
+    fn read(&self, channel: &str, met: Option<Trouble>) -> u64 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(channel).map_or(0, |all| all[place(met)])
+    }
+}
+
+fn place(met: Option<Trouble>) -> usize {
+    met.and_then(|met| Trouble::ALL.iter().position(|known| *known == met)).unwrap_or(Trouble::ALL.len())
+}
 
 /// Sends alerts until the gateway ends.
 pub(super) async fn owners(gateway: Arc<Gateway>) {
@@ -30,7 +65,7 @@ pub(super) async fn owners(gateway: Arc<Gateway>) {
             if with_figures {
                 alerts::watch::figures(handle, &live.config, store);
             }
-            alerts::deliver(handle, &live.config, store)
+            gateway.told.count(&alerts::deliver(handle, &live.config, store));
         });
         // One that panicked has left its alerts to the next: their lease runs out.
         let _ = round.await;

@@ -170,7 +170,8 @@ impl Line {
             Claim::Taken(lease) => {
                 self.trouble.over(&self.dependency);
                 self.moved_at = Instant::now();
-                self.shop.performer.hear(&self.dependency, &News::Claimed);
+                let age = self.shop.handle.clock().now().since(lease.job.accepted_at());
+                self.shop.performer.hear(&self.dependency, &News::Claimed(age));
                 self.held.spawn(held::perform(Arc::clone(&self.shop), *lease, policy));
                 Next::Ask
             }

@@ -7,6 +7,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use halfopen::handle::jobs::{Ended, Ending, Lease};
 use halfopen_core::job::{JobKind, JobRequest, Sent};
@@ -82,8 +83,8 @@ pub(crate) enum Performed {
 /// What is heard of jobs.
 #[derive(Debug)]
 pub(crate) enum News<'a> {
-    /// One was claimed.
-    Claimed,
+    /// One was claimed, so long after it was accepted.
+    Claimed(Duration),
     /// An attempt of one ended, or it was given back; the verdict is there if it was judged.
     Ended(&'a Ended, Option<&'a Verdict>),
     /// Time changed something.

@@ -5,6 +5,8 @@
 //! waits by sleeping: conditions are polled with a deadline; only the dependency takes its time, as it was told to.
 
 mod access;
+#[expect(clippy::unwrap_used, reason = "a store that cannot be read is a failed test")]
+mod alerts;
 mod bodies;
 mod breaker;
 #[expect(clippy::unwrap_used, reason = "a caller that cannot call is a failed test")]
@@ -21,12 +23,17 @@ mod health;
 mod hostile;
 mod http2;
 mod live;
+mod log;
 mod metrics;
+#[expect(clippy::unwrap_used, reason = "a message that cannot be read is a failed test")]
+mod otlp;
 #[expect(clippy::unwrap_used, reason = "an answer that cannot be read is a failed test")]
 mod operators;
 mod probes;
 mod retries;
 mod path;
+#[path = "../it/receiver.rs"]
+mod receiver;
 mod refuse;
 mod reload;
 #[expect(clippy::unwrap_used, reason = "a command that cannot be run is a failed test")]
@@ -34,8 +41,10 @@ mod remote;
 mod secrets;
 mod shutdown;
 mod streams;
+#[expect(clippy::unwrap_used, reason = "a socket that cannot be read is a failed test")]
+mod systemd;
 #[expect(clippy::unwrap_used, reason = "a dependency that cannot be built is a failed test")]
 mod stub;
 mod tls;
-#[expect(clippy::unwrap_used, dead_code, reason = "a world that cannot be built is a failed test; shared")]
+#[expect(clippy::unwrap_used, reason = "a world that cannot be built is a failed test")]
 mod world;

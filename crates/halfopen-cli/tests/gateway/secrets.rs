@@ -16,7 +16,10 @@ circuit: { open_after_failures: 2, open_for_sec: 60 }";
 #[test]
 fn credentials_are_found_nowhere_but_at_the_dependency() {
     let stub = Stub::start();
-    let gateway = Starting::new(&policy(&stub.url(), KEYS)).variable("UP_TOKEN", OWN).start();
+    let gateway = Starting::new(&policy(&stub.url(), KEYS))
+        .variable("UP_TOKEN", OWN)
+        .variable("HALFOPEN_LOG_LEVEL", "trace")
+        .start();
     assert_eq!(gateway.get("/d/up/x").status, 200);
     assert_eq!(stub.seen()[0].all("authorization"), [format!("Bearer {OWN}")]);
     // The dependency repeats what it was told, as some do.
@@ -35,6 +38,7 @@ fn credentials_are_found_nowhere_but_at_the_dependency() {
     for words in [["status", "--json"], ["events", "--json"], ["why", "up"]] {
         said.push_str(&gateway.halfopen(&words));
     }
+    assert!(gateway.said().contains("evidence="), "the log is at its most verbose: {}", gateway.said());
     said.push_str(&gateway.said());
     let files = gateway.files();
     assert!(files.iter().any(|(path, _)| path.ends_with("halfopen.db")));

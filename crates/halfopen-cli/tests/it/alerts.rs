@@ -6,7 +6,7 @@ use base64::Engine as _;
 use halfopen_core::event::State;
 use halfopen_core::snapshot::DeliveryState;
 
-use crate::receiver::{Does, Receiver};
+use crate::receiver::{Does, Receiver, mail_server};
 use crate::sandbox::{BROKEN, Sandbox, finished, until, wait_for};
 
 /// Three failures open it, and it may be tried again soon.
@@ -234,36 +234,4 @@ fn a_mail_server_takes_alerts_as_one_thread() {
     assert!(mail.contains("RCPT TO:<ops@example.com>") && mail.contains("RCPT TO:<boss@example.com>"), "{mail}");
     assert!(mail.contains("Subject: [halfopen] tool is open"), "{mail}");
     assert!(mail.contains("In-Reply-To: <inc_"), "{mail}");
-}
-
-/// Starts a mail server on a port of its own; returns what it has been told.
-fn mail_server() -> (u16, std::sync::Arc<std::sync::Mutex<String>>) {
-    use std::io::{BufRead as _, BufReader, Write as _};
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = listener.local_addr().expect("an address").port();
-    let said = std::sync::Arc::new(std::sync::Mutex::new(String::new()));
-    let mails = std::sync::Arc::clone(&said);
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let mut reader = BufReader::new(stream);
-            let mut in_data = false;
-            let _ = write!(reader.get_mut(), "220 test\r\n");
-            let mut line = String::new();
-            while reader.read_line(&mut line).unwrap_or(0) > 0 {
-                mails.lock().expect("nobody panicked with it").push_str(&line);
-                let answer = match line.trim_end() {
-                    "." => Some("250 taken\r\n"),
-                    "DATA" => Some("354 go on\r\n"),
-                    _ if in_data => None,
-                    _ => Some("250 test\r\n"),
-                };
-                in_data = (in_data || line.starts_with("DATA")) && line.trim_end() != ".";
-                if let Some(answer) = answer {
-                    let _ = reader.get_mut().write_all(answer.as_bytes());
-                }
-                line.clear();
-            }
-        }
-    });
-    (port, said)
 }

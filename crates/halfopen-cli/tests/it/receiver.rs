@@ -126,3 +126,34 @@ fn serve(stream: TcpStream, does: &Does, seen: &Mutex<Vec<Received>>) {
         Does::Resets => {}
     }
 }
+
+/// Starts a mail server on a port of its own; returns what it has been told.
+pub(crate) fn mail_server() -> (u16, Arc<Mutex<String>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let said = Arc::new(Mutex::new(String::new()));
+    let mails = Arc::clone(&said);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let mut reader = BufReader::new(stream);
+            let mut in_data = false;
+            let _ = write!(reader.get_mut(), "220 test\r\n");
+            let mut line = String::new();
+            while reader.read_line(&mut line).unwrap_or(0) > 0 {
+                mails.lock().expect("nobody panicked with it").push_str(&line);
+                let answer = match line.trim_end() {
+                    "." => Some("250 taken\r\n"),
+                    "DATA" => Some("354 go on\r\n"),
+                    _ if in_data => None,
+                    _ => Some("250 test\r\n"),
+                };
+                in_data = (in_data || line.starts_with("DATA")) && line.trim_end() != ".";
+                if let Some(answer) = answer {
+                    let _ = reader.get_mut().write_all(answer.as_bytes());
+                }
+                line.clear();
+            }
+        }
+    });
+    (port, said)
+}

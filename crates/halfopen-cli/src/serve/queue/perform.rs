@@ -26,6 +26,7 @@ use super::super::headers;
 use super::super::judge::{Copy, Judged, Kind};
 use super::super::problem::OUTCOME;
 use super::super::relay::{broken_off, text_of, timed_out};
+use super::super::telemetry::{About as Followed, AttemptSpan};
 use super::super::upload::Outgoing;
 use super::super::upstream::{Choose, Exchange, Pool};
 use crate::work::{Performed, Stop};
@@ -49,6 +50,12 @@ pub(super) struct Outward {
     /// The fields, with the credential.
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
+    /// The circuit of its place.
+    pub(super) circuit: String,
+    /// Which attempt of the job it is, 1-based.
+    pub(super) number: u32,
+    /// Whether the breaker waits for its verdict.
+    pub(super) probe: bool,
 }
 
 /// What came back, as far as it came.
@@ -58,8 +65,23 @@ struct Came {
 }
 
 /// Makes the attempt, unless it is told to leave.
-pub(super) async fn perform(outward: Outward, stop: Stop) -> Performed {
+pub(super) async fn perform(mut outward: Outward, stop: Stop) -> Performed {
     let started = Instant::now();
+    let mut span = AttemptSpan::begin(
+        &outward.dependency.telemetry,
+        &Followed {
+            dependency: &outward.dependency.name,
+            circuit: Some(&outward.circuit),
+            upstream: outward.dependency.upstream.as_ref(),
+            method: &outward.method,
+            target: &outward.target,
+            headers: &outward.headers,
+            number: outward.number,
+            probe: outward.probe,
+            job: true,
+        },
+    );
+    span.put(&mut outward.headers);
     let sent = AtomicBool::new(false);
     let came = tokio::select! {
         came = outward.exchange(started, &sent) => came,
@@ -67,6 +89,10 @@ pub(super) async fn perform(outward: Outward, stop: Stop) -> Performed {
             return Performed::Left(if sent.load(Ordering::Relaxed) { Sent::Maybe } else { Sent::Nothing });
         }
     };
+    if let Some(JobResult::Http { status, .. }) = &came.result {
+        span.answered(*status);
+    }
+    span.end(&came.verdict);
     let ending = Ending { verdict: came.verdict, took: started.elapsed(), command: None, result: came.result };
     Performed::Ended(Box::new(ending))
 }

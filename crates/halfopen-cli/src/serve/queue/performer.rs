@@ -69,8 +69,11 @@ impl Performer for GatewayPerformer {
                     ))));
                 }
             };
-            let outward = outward(gateway, &dependency, http).map_err(Unready::Fault)?;
             let probes = matches!(lease.admitted, halfopen_core::job::Admitted::AsProbe { .. });
+            let mut outward = outward(gateway, &dependency, http).map_err(Unready::Fault)?;
+            outward.circuit = lease.route.place.to_string();
+            outward.number = lease.job.attempts().saturating_add(1);
+            outward.probe = probes;
             if let (true, Some(ProbeWith::Url(url))) = (probes, &policy.probe) {
                 probe::ask(url, policy.timeout).await.map_err(|verdict| Unready::Judged(Box::new(verdict)))?;
             }
@@ -83,7 +86,10 @@ impl Performer for GatewayPerformer {
         let Ok((gateway, _)) = self.dependency(dependency) else { return };
         let counts = gateway.door.counts.of(dependency);
         match news {
-            News::Claimed => counts.jobs_claimed.add(),
+            News::Claimed(age) => {
+                counts.jobs_claimed.add();
+                counts.job_ages.add(*age);
+            }
             News::Ended(ended, verdict) => {
                 if let Some(verdict) = verdict {
                     counts.judged(verdict);
@@ -131,5 +137,8 @@ fn outward(gateway: Arc<Gateway>, dependency: &Arc<Dependency>, http: HttpReques
         target,
         headers,
         body: http.body.into(),
+        circuit: String::new(),
+        number: 1,
+        probe: false,
     })
 }
