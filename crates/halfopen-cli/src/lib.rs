@@ -17,3 +17,5 @@ pub mod ops;
 pub mod drain;
 pub mod drill;
 pub mod demo;
+#[doc(hidden)]
+pub mod edges;

@@ -23,6 +23,7 @@ mod row;
 mod mutate;
 mod through;
 mod report;
+pub(crate) mod edges;
 
 use std::path::{Path, PathBuf};
 

@@ -278,6 +278,22 @@ impl<S> Watched<S> {
     }
 }
 
+/// Follows the requests of a connection whose bytes arrive in these pieces: how many bytes pass, why no more, and whether
+/// the last of them is inside a body.
+pub(super) fn followed<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (usize, Option<&'static str>, bool) {
+    let (mut scanner, mut held, mut passed) = (Scanner::new(), Vec::new(), 0);
+    for piece in pieces {
+        held.extend_from_slice(piece);
+        let seen = scanner.advance(&held);
+        passed += seen.passed;
+        held.drain(..seen.passed);
+        if let Some(ambiguity) = seen.ambiguity {
+            return (passed, Some(ambiguity.name()), scanner.is_in_body());
+        }
+    }
+    (passed, None, scanner.is_in_body())
+}
+
 impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();

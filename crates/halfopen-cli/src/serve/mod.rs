@@ -21,6 +21,7 @@ mod dependency;
 mod descriptors;
 mod dispatch;
 mod door;
+pub(crate) mod edges;
 mod feed;
 mod framing;
 mod gateway;

@@ -405,6 +405,11 @@ pub(super) struct Problem {
 }
 
 impl Problem {
+    /// Returns what is wrong this time, as the caller is told.
+    pub(super) fn detail(&self) -> &str {
+        &self.detail
+    }
+
     /// Returns a problem; `detail` says in whole sentences what is wrong this time and what can be done.
     ///
     /// It must hold no secret and nothing of the request that has not passed [`halfopen_core::redact`].

@@ -116,10 +116,15 @@ impl Object {
             Ok(Err(_)) => return Err(bad("The body broke off.")),
             Ok(Ok(whole)) => whole.to_bytes(),
         };
+        Self::parse(&bytes, example)
+    }
+
+    /// Reads a body that has arrived.
+    pub(super) fn parse(bytes: &[u8], example: &str) -> Result<Self, Problem> {
         if bytes.trim_ascii().is_empty() {
             return Err(bad(format!("The body is empty; send a JSON object, for example {example}.")));
         }
-        match serde_json::from_slice(&bytes) {
+        match serde_json::from_slice(bytes) {
             Ok(Value::Object(map)) => Ok(Self(map)),
             Ok(_) => Err(bad(format!("The body is no JSON object; send for example {example}."))),
             // The message of the parser names places and kinds, never what stands there.

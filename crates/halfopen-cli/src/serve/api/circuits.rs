@@ -124,7 +124,7 @@ async fn steer(
 }
 
 /// Reads how long a hold lasts: seconds, or a duration as on the command line.
-fn lasting(seconds: Option<Value>, words: Option<Value>) -> Result<Option<Duration>, Problem> {
+pub(super) fn lasting(seconds: Option<Value>, words: Option<Value>) -> Result<Option<Duration>, Problem> {
     let longest = duration::LONGEST.as_secs();
     match (seconds, words) {
         (None, None) => Ok(None),

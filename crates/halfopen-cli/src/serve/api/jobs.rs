@@ -163,7 +163,7 @@ fn no_such_job(id: JobId) -> Problem {
     Problem::new(Kind::NotFound, format!("There is no job {id}; ended jobs are kept for `queue.keep_done_hours`."))
 }
 
-fn ttl(value: Option<Value>) -> Result<Option<Duration>, Problem> {
+pub(super) fn ttl(value: Option<Value>) -> Result<Option<Duration>, Problem> {
     let Some(value) = value else { return Ok(None) };
     let longest = duration::LONGEST;
     let read = value.as_f64().filter(|seconds| *seconds > 0.0).map(Duration::try_from_secs_f64);

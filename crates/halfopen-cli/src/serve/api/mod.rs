@@ -8,6 +8,7 @@
 mod answer;
 mod ask;
 mod circuits;
+mod edges;
 mod events;
 mod health;
 mod jobs;
@@ -24,6 +25,7 @@ use super::access::{self, Arrival, Right, Serves};
 use super::body::Body;
 use super::gateway::Gateway;
 use super::problem::{Kind, Problem};
+pub(super) use edges::understood;
 pub(super) use health::LastLook;
 use jobs::Deed;
 use route::{Found, Operation};
