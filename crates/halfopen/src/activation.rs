@@ -385,6 +385,8 @@ pub struct Summary {
     pub halves: [Figures; 2],
     /// When how many calls ended, in the order of the lines.
     pub calls_at_ms: Vec<(i64, u64)>,
+    /// When how many refusals were noted, in the order of the lines.
+    pub refused_at_ms: Vec<(i64, u64)>,
     /// When the first of them ended.
     pub first_at_ms: Option<i64>,
     /// When the last of them ended that made a call.
@@ -477,6 +479,9 @@ impl Report {
             summary.last_call_at_ms = summary.last_call_at_ms.max(Some(entry.at_ms));
             summary.calls_at_ms.push((entry.at_ms, entry.figures.calls));
         }
+        if entry.figures.refused > 0 {
+            summary.refused_at_ms.push((entry.at_ms, entry.figures.refused));
+        }
         for line in entry.unclassified_lines {
             let known =
                 summary.unclassified_lines.len() < LINES_HELD_MAX || summary.unclassified_lines.contains_key(&line);
@@ -525,7 +530,8 @@ mod tests {
     fn lines_are_added_up_since_an_instant() {
         let (_dir, store) = store();
         for at in [1_000, 2_000, 9_000] {
-            let figures = Figures { calls: 1, unclassified: 1, failed: 1, ..Figures::default() };
+            let refused = u64::from(at == 9_000);
+            let figures = Figures { calls: 1, unclassified: 1, failed: 1, refused, ..Figures::default() };
             record(&store, "ocr", &figures, &["boom\u{1b}[31m".to_owned()], at).expect("recorded");
         }
         record(&store, "crm", &Figures::default(), &[], 3_000).expect("recorded");
@@ -533,6 +539,7 @@ mod tests {
         let ocr = &report.dependencies["ocr"];
         assert_eq!((ocr.figures.calls, ocr.halves[0].calls, ocr.halves[1].calls), (2, 1, 1));
         assert_eq!((ocr.first_at_ms, ocr.last_call_at_ms), (Some(2_000), Some(9_000)));
+        assert_eq!(ocr.refused_at_ms, [(9_000, 1)]);
         assert_eq!(ocr.unclassified_lines, BTreeMap::from([("boom[31m".to_owned(), 2)]));
         assert_eq!(report.dependencies["crm"].last_call_at_ms, None);
     }

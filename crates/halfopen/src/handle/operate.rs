@@ -113,6 +113,23 @@ impl Handle {
         Ok(self.all()?.into_iter().map(view).collect())
     }
 
+    /// Returns all circuits, sorted by name, as they stand now, each with what time alone will change about it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Handle::circuits`].
+    pub fn outlook(&self, policy_of: &dyn Fn(&str) -> Policy) -> Result<Vec<(CircuitView, Option<Wake>)>, StoreError> {
+        let now = self.clock().now();
+        let view = |(id, circuit): (CircuitId, Circuit)| {
+            let policy = policy_of(id.dependency());
+            let status = circuit.status(&policy, now);
+            // What should have happened by now shows in the status already, whoever writes it down.
+            let wake = circuit.next_wake(&policy).filter(|wake| wake.at > now);
+            (CircuitView { id, status }, wake)
+        };
+        Ok(self.all()?.into_iter().map(view).collect())
+    }
+
     /// Returns one circuit as it stands now; `None` if nothing is known about it.
     ///
     /// # Errors
@@ -210,6 +227,22 @@ impl Handle {
     /// If the store cannot be read.
     pub fn events_after(&self, position: i64, filter: &EventFilter) -> Result<Vec<JournalEntry>, StoreError> {
         self.readable()?.events_after(position, filter)
+    }
+
+    /// Returns the newest `max` journal entries of a dependency at or after an instant, in the order of their instants.
+    /// The cost grows with the entries of that dependency and span, not with the journal.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read.
+    pub fn timeline(
+        &self,
+        dependency: &str,
+        since: Timestamp,
+        transitions_only: bool,
+        max: usize,
+    ) -> Result<Vec<EventRecord>, StoreError> {
+        self.readable()?.timeline(dependency, since, transitions_only, max)
     }
 
     /// Returns the position of the newest journal entry, 0 if there is none.

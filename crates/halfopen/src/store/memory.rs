@@ -81,6 +81,24 @@ impl Memory {
         entries.filter(|entry| wanted(filter, &entry.event)).take(limit(filter)).cloned().collect()
     }
 
+    pub(super) fn timeline(
+        &self,
+        dependency: &str,
+        since: Timestamp,
+        transitions_only: bool,
+        max: usize,
+    ) -> Vec<EventRecord> {
+        let filter = EventFilter {
+            dependency: Some(dependency.to_owned()),
+            since_ms: Some(since.as_millis()),
+            transitions_only,
+            limit: 0,
+        };
+        let mut events = self.events(&filter);
+        events.sort_by_key(|event| event.at_ms);
+        events.split_off(events.len().saturating_sub(max))
+    }
+
     pub(super) fn journal_end(&self) -> i64 {
         self.lock().end
     }

@@ -203,6 +203,26 @@ impl Store {
         }
     }
 
+    /// Returns the newest `max` journal entries of a dependency at or after an instant, in the order of their instants:
+    /// what was due and noted later stands where it was due. Looks at entries of that dependency and span alone.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read.
+    pub fn timeline(
+        &self,
+        dependency: &str,
+        since: Timestamp,
+        transitions_only: bool,
+        max: usize,
+    ) -> Result<Vec<EventRecord>, StoreError> {
+        match &self.place {
+            Place::Memory(memory) => Ok(memory.timeline(dependency, since, transitions_only, max)),
+            #[cfg(feature = "sqlite")]
+            Place::Sqlite(sqlite) => sqlite.timeline(dependency, since, transitions_only, max),
+        }
+    }
+
     /// Returns the position of the newest journal entry, 0 if there is none.
     ///
     /// # Errors

@@ -262,3 +262,21 @@ fn no_clean_up_touches_a_circuit() {
         assert_eq!(marks(store, &["a"]), [Some(1)]);
     });
 }
+
+#[test]
+fn a_timeline_is_in_the_order_of_instants_and_of_one_dependency() {
+    on_each_store(|store, _| {
+        // The third was due before the second, and was noted after it.
+        for (name, at, to) in [("a", 1, "closed"), ("a", 5, "open"), ("a", 3, "closed"), ("b", 4, "open")] {
+            store.transact(|txn| txn.append(&event(name, at, to))).unwrap();
+        }
+        let timeline = |since: i64, transitions_only: bool, max: usize| {
+            times(&store.timeline("a", Timestamp::from_millis(since), transitions_only, max).unwrap())
+        };
+        assert_eq!(timeline(0, false, 10), [1, 3, 5]);
+        assert_eq!(timeline(2, false, 10), [3, 5]);
+        assert_eq!(timeline(0, false, 1), [5]);
+        assert_eq!(timeline(0, true, 10), [5]);
+        assert!(timeline(6, false, 10).is_empty());
+    });
+}

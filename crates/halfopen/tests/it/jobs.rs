@@ -95,8 +95,12 @@ impl World {
     pub(crate) fn audit(&self) {
         let report = self.door.audit().unwrap();
         assert_eq!(report.wrong, Vec::<String>::new(), "{}", self.kind);
-        for figures in self.door.job_figures().unwrap().values() {
+        let figures = self.door.job_figures().unwrap();
+        let tallies = self.door.job_tallies().unwrap();
+        assert_eq!(figures.len(), tallies.len());
+        for (name, figures) in &figures {
             assert!(figures.tally.adds_up(), "{figures:?}");
+            assert_eq!(figures.tally, tallies[name]);
         }
     }
 

@@ -7,7 +7,7 @@ use halfopen_core::snapshot::{self, SnapshotError};
 use halfopen_core::time::Timestamp;
 
 use super::Handle;
-use crate::store::jobs::{Body, JobFigures, JobFilter, JobRow, Part, Payload, shelves_of};
+use crate::store::jobs::{Body, JobFigures, JobFilter, JobRow, Part, Payload, Tally, shelves_of};
 use crate::store::{Store, StoreError, Txn};
 
 /// How many jobs an audit looks at in one reading.
@@ -157,6 +157,21 @@ impl Handle {
                 *waiting.entry((lane.place.dependency().to_owned(), lane.kind)).or_default() += lane.tally.queued;
             }
             Ok(waiting)
+        })
+    }
+
+    /// Returns how many jobs of each dependency are where, as they are counted: no job is looked at.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read.
+    pub fn job_tallies(&self) -> Result<BTreeMap<String, Tally>, StoreError> {
+        self.readable()?.look(|txn| {
+            let mut tallies: BTreeMap<String, Tally> = BTreeMap::new();
+            for lane in txn.lanes(None)? {
+                tallies.entry(lane.place.dependency().to_owned()).or_default().add(&lane.tally);
+            }
+            Ok(tallies)
         })
     }
 

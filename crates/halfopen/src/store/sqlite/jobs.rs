@@ -26,6 +26,12 @@ pub(super) struct Lanes {
 /// The columns of a job, in the order in which [`raw`] reads them.
 const COLUMNS: &str = "seq, mark, lane, bytes, entries, scope, order_key, line, form";
 
+/// The jobs of a lane on a shelf behind a number, in the order of their numbers: what the index gives, in its order.
+const AFTER_ON_SHELF: &str = "WHERE lane = ?1 AND shelf = ?2 AND seq > ?3 ORDER BY seq LIMIT ?4";
+
+/// The jobs behind a number.
+const AFTER: &str = "WHERE seq > ?1 ORDER BY seq LIMIT ?2";
+
 /// One row as SQLite gives it.
 struct RawJob {
     id: JobId,
@@ -162,13 +168,13 @@ impl Draft<'_> {
         after: u64,
         max: usize,
     ) -> Result<Vec<JobRow>, StoreError> {
-        let sql = select_jobs("WHERE lane = ?1 AND shelf = ?2 AND seq > ?3 ORDER BY seq LIMIT ?4");
+        let sql = select_jobs(AFTER_ON_SHELF);
         self.rows(&sql, params![lane.0, shelf, after, max])
     }
 
     /// Returns the oldest jobs of all lanes whose numbers are greater than `after`.
     pub(in crate::store) fn jobs_after(&self, after: u64, max: usize) -> Result<Vec<JobRow>, StoreError> {
-        let sql = select_jobs("WHERE seq > ?1 ORDER BY seq LIMIT ?2");
+        let sql = select_jobs(AFTER);
         self.rows(&sql, params![after, max])
     }
 
@@ -438,4 +444,28 @@ impl Draft<'_> {
 /// Returns the statement that reads jobs where `rest` says.
 fn select_jobs(rest: &str) -> String {
     format!("SELECT {COLUMNS} FROM jobs {rest}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+
+    /// S194: a page of jobs is found by an index and comes out of it in order, so that it costs what is on it.
+    #[test]
+    fn a_page_of_jobs_looks_at_no_other_job_and_sorts_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("h.db");
+        drop(super::super::Sqlite::open(&path, &Clock::system(), std::time::Duration::from_secs(5)).unwrap());
+        let conn = rusqlite::Connection::open(&path).unwrap();
+        for (rest, found_by) in [
+            (AFTER_ON_SHELF, "SEARCH jobs USING INDEX jobs_by_shelf (lane=? AND shelf=? AND rowid>?)"),
+            (AFTER, "SEARCH jobs USING INTEGER PRIMARY KEY (rowid>?)"),
+        ] {
+            let mut query = conn.prepare(&format!("EXPLAIN QUERY PLAN {}", select_jobs(rest))).unwrap();
+            let values = rusqlite::params_from_iter((0..query.parameter_count()).map(|_| 1));
+            let plan: Vec<String> = query.query_map(values, |row| row.get(3)).unwrap().map(Result::unwrap).collect();
+            assert_eq!(plan, [found_by], "{rest}");
+        }
+    }
 }

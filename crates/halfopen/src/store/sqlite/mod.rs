@@ -48,6 +48,10 @@ const LOG_BYTES_MAX: u64 = 48 * (4096 + 24);
 const WRITE_BACK_ONE_IN: u32 = 6;
 const LOG_TIMES_MAX: u64 = 4;
 
+/// The entries of one dependency in a span, newest first: what the index gives, in its order.
+const TIMELINE: &str = "SELECT body FROM events WHERE dependency = ?1 AND at_ms >= ?2 AND (transition OR NOT ?3) \
+                        ORDER BY at_ms DESC, seq DESC LIMIT ?4";
+
 /// The store in a SQLite file.
 #[derive(Debug)]
 pub(super) struct Sqlite {
@@ -199,6 +203,24 @@ impl Sqlite {
                 .query_map(params![filter.dependency, filter.since_ms, filter.transitions_only, limit], |row| {
                     row.get::<_, String>(0)
                 })?;
+            rows.collect::<rusqlite::Result<Vec<_>>>()
+        })?;
+        bodies.iter().rev().map(|body| self.event(body)).collect()
+    }
+
+    pub(super) fn timeline(
+        &self,
+        dependency: &str,
+        since: Timestamp,
+        transitions_only: bool,
+        max: usize,
+    ) -> Result<Vec<EventRecord>, StoreError> {
+        let bodies = self.read(|conn| {
+            let mut query = conn.prepare_cached(TIMELINE)?;
+            let max = i64::try_from(max).unwrap_or(i64::MAX);
+            let rows = query.query_map(params![dependency, since.as_millis(), transitions_only, max], |row| {
+                row.get::<_, String>(0)
+            })?;
             rows.collect::<rusqlite::Result<Vec<_>>>()
         })?;
         bodies.iter().rev().map(|body| self.event(body)).collect()
@@ -576,5 +598,18 @@ mod tests {
         let sqlite = Sqlite::open(&dir.path().join("h.db"), &clock, Duration::from_secs(5)).unwrap();
         sqlite.all(clock.now()).unwrap();
         assert!(!sqlite.line().can_write);
+    }
+
+    /// S194: what the dashboard asks of the journal is found by the index, and comes out of it in order.
+    #[test]
+    fn a_timeline_looks_at_one_dependency_and_sorts_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let sqlite = Sqlite::open(&dir.path().join("h.db"), &Clock::system(), Duration::from_secs(5)).unwrap();
+        let plan = sqlite.read(|conn| {
+            let mut query = conn.prepare(&format!("EXPLAIN QUERY PLAN {TIMELINE}"))?;
+            let steps = query.query_map(params!["a", 0, false, 10], |row| row.get::<_, String>(3))?;
+            steps.collect::<rusqlite::Result<Vec<_>>>()
+        });
+        assert_eq!(plan.unwrap(), ["SEARCH events USING INDEX events_by_dependency (dependency=? AND at_ms>?)"]);
     }
 }
