@@ -16,5 +16,16 @@ if ! python3 -c 'import venv, ensurepip' 2>/dev/null; then
     fi
 fi
 
+# The dashboard is looked at in a real browser.
+if ! command -v chromedriver >/dev/null || ! command -v chromium >/dev/null; then
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        apt-get update -qq
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium chromium-driver >/dev/null
+    else
+        echo "test.sh: chromium and its driver are needed; install them with: sudo apt-get install chromium chromium-driver" >&2
+        exit 1
+    fi
+fi
+
 cargo build --workspace --all-targets --locked
 cargo test --workspace --locked --no-fail-fast -- "$@"

@@ -123,10 +123,14 @@ impl Tokens {
 
     /// Returns the name of a token, if it is one of these.
     pub(crate) fn name_of(&self, shown: &[u8]) -> Option<&str> {
-        let digest: [u8; 32] = Sha256::digest(shown).into();
+        self.name_of_digest(&Sha256::digest(shown).into())
+    }
+
+    /// Returns the name of the token with this digest, if there is one.
+    pub(crate) fn name_of_digest(&self, digest: &[u8; 32]) -> Option<&str> {
         let mut at = u64::MAX;
         for (index, token) in (0_u64..).zip(&self.tokens) {
-            let same: Choice = token.digest.ct_eq(&digest);
+            let same: Choice = token.digest.ct_eq(digest);
             at.conditional_assign(&index, same);
         }
         usize::try_from(at).ok().and_then(|at| self.tokens.get(at)).map(|token| token.name.as_str())

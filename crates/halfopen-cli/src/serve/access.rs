@@ -206,6 +206,43 @@ impl Access {
         self.operator(request, arrival, Right::Read).is_ok()
     }
 
+    /// Lets a request for a page through, or a form of one, and returns who asks: a token that is shown, an operator who
+    /// signed in, or whoever may without either. What a form must carry beside that is the dashboard's business.
+    pub(super) fn page(
+        &self,
+        request: &Parts,
+        arrival: &Arrival,
+        right: Right,
+        signed_in: Option<&str>,
+    ) -> Result<String, Problem> {
+        self.is_of_our_pages(request, arrival, right)?;
+        match signed_in {
+            Some(name) if shown(&request.headers).is_none() => Ok(name.to_owned()),
+            Some(_) | None => self.token(&request.headers, arrival, right),
+        }
+    }
+
+    /// Refuses what comes under another name than ours, or from a page that is not ours.
+    pub(super) fn is_of_our_pages(&self, request: &Parts, arrival: &Arrival, right: Right) -> Result<(), Problem> {
+        self.host(request, arrival)?;
+        self.origin(&request.headers, arrival, right)
+    }
+
+    /// Returns the name of an operator's token.
+    pub(super) fn operator_named(&self, token: &[u8]) -> Option<String> {
+        self.operators.name_of(token)
+    }
+
+    /// Returns the name of the operator's token that has this digest, if it is still one.
+    pub(super) fn operator_of(&self, digest: &[u8; 32]) -> Option<String> {
+        self.operators.tokens.load().as_ref().and_then(|tokens| tokens.name_of_digest(digest).map(str::to_owned))
+    }
+
+    /// Returns whether operators have tokens here.
+    pub(super) fn has_operators(&self) -> bool {
+        self.operators.is_set()
+    }
+
     /// A name that is not ours was made to lead here by somebody else.
     fn host(&self, request: &Parts, arrival: &Arrival) -> Result<(), Problem> {
         let field = request.headers.get(HOST).and_then(|host| host.to_str().ok());

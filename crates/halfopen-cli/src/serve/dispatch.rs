@@ -10,6 +10,7 @@ use super::access::{self, Arrival, Serves};
 use super::api;
 use super::body::Body;
 use super::call;
+use super::dashboard;
 use super::framing::Ambiguity;
 use super::gateway::Gateway;
 use super::headers::{self, Upgrade};
@@ -48,6 +49,9 @@ pub(super) async fn answer(
     }
     if let Some(ambiguity) = Ambiguity::of_path(request.uri().path()) {
         return ambiguity.problem().answer(Dialect::Problem);
+    }
+    if dashboard::is_page(request.uri().path()) {
+        return dashboard::answer(gateway, arrival, request).await;
     }
     api::answer(gateway, arrival, request).await
 }

@@ -17,6 +17,7 @@ use super::access::{self, Access};
 use super::api::LastLook;
 use super::args::{NamedUrl, ServeArgs};
 use super::counts::Register;
+use super::dashboard::Dashboard;
 use super::dependency::Dependency;
 use super::feed::Feed;
 use super::journal::Journal;
@@ -53,6 +54,8 @@ pub(super) struct Gateway {
     pub(super) last_look: LastLook,
     /// What its calls share about the queue.
     pub(super) queue: Queue,
+    /// What the pages of the dashboard share.
+    pub(super) dashboard: Dashboard,
     live: ArcSwap<Live>,
     /// Where the policy was read, to read it again.
     policy_path: Option<PathBuf>,
@@ -223,6 +226,7 @@ impl Gateway {
             lines: tokio::sync::Mutex::default(),
             last_look: LastLook::default(),
             queue: Queue::new(),
+            dashboard: Dashboard::new(),
             live: ArcSwap::from_pointee(live),
             policy_path,
             upstreams: args.upstreams.clone(),

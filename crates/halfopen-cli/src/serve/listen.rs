@@ -19,6 +19,7 @@ use tokio::sync::{Semaphore, mpsc};
 
 use super::access::{Arrival, Serves};
 use super::args::{Address, ServeArgs};
+use super::dashboard;
 use super::descriptors;
 use super::dispatch;
 use super::framing::Watched;
@@ -102,6 +103,7 @@ pub(super) async fn serve(gateway: Arc<Gateway>, args: &ServeArgs) -> Result<End
     let watching = tokio::spawn(reload::watch(Arc::clone(&gateway)));
     let mut working = queue::start(&gateway);
     let telling = tokio::spawn(tell::owners(Arc::clone(&gateway)));
+    let remembering = tokio::spawn(dashboard::remember(Arc::clone(&gateway)));
     notify.ready();
     loop {
         tokio::select! {
@@ -118,6 +120,7 @@ pub(super) async fn serve(gateway: Arc<Gateway>, args: &ServeArgs) -> Result<End
     notify.stopping();
     watching.abort();
     telling.abort();
+    remembering.abort();
     gateway.shutdown.begin();
     queue::finish(&gateway);
     let finished = async {

@@ -17,6 +17,7 @@ mod budget;
 mod call;
 mod counts;
 mod credentials;
+mod dashboard;
 mod dependency;
 mod descriptors;
 mod dispatch;

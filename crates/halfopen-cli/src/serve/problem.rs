@@ -198,7 +198,7 @@ impl Kind {
     }
 
     /// Returns the sentence that says it for every case of this kind.
-    const fn title(self) -> &'static str {
+    pub(super) const fn title(self) -> &'static str {
         match self {
             Self::CircuitOpen => "The call was refused and not sent",
             Self::NotReached => "The dependency was not reached",
@@ -426,6 +426,16 @@ impl Problem {
             class: None,
             user_message: None,
         }
+    }
+
+    /// Returns what kind it is.
+    pub(super) const fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Returns what is told about it.
+    pub(super) fn detail(&self) -> &str {
+        &self.detail
     }
 
     /// Names the dependency that was called.

@@ -4,11 +4,25 @@
 //! when it is kept.
 
 use halfopen::handle::jobs::{JobDetail, JobView};
-use halfopen_core::job::{Entry, JobResult};
+use halfopen_core::job::{Entry, JobRequest, JobResult};
 use halfopen_core::outcome::Exit;
+use halfopen_core::redact;
 use serde_json::{Value, json};
 
 use super::When;
+use crate::ui;
+
+/// Says what a job does, in one line without secrets.
+pub(crate) fn does(request: &JobRequest) -> String {
+    match request {
+        JobRequest::Http(http) => redact::line(&format!("{} {}", http.method, http.target)),
+        JobRequest::Command(command) => {
+            let words: Vec<String> =
+                command.argv.iter().map(|word| ui::shell_word(&String::from_utf8_lossy(word))).collect();
+            redact::line(&words.join(" "))
+        }
+    }
+}
 
 /// Returns one job as it stands in a list.
 pub(crate) fn job_line(view: &JobView, when: &When) -> Value {

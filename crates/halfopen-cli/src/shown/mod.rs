@@ -12,6 +12,6 @@ mod read;
 
 pub(crate) use circuit::{Line, SHADOW, Told, fate, named, next_step, state_word};
 pub(crate) use event::{circuit_of, event_json};
-pub(crate) use job::{job_document, job_line};
+pub(crate) use job::{does, job_document, job_line};
 pub(crate) use read::event as read_event;
 pub(crate) use when::When;

@@ -65,6 +65,16 @@ impl When {
         format!("{} ({})", self.local(at), self.relative(at))
     }
 
+    /// Returns an instant of the wall clock on the clock that deadlines are kept by.
+    pub(crate) fn of_wall_ms(&self, ms: i64) -> Timestamp {
+        Timestamp::from_millis(self.now.as_millis().saturating_add(ms.saturating_sub(self.wall_ms)))
+    }
+
+    /// Returns an instant on its reader's clock in a form of `strftime`.
+    pub(crate) fn written(&self, at: Timestamp, form: &str) -> String {
+        self.wall(at).to_zoned_datetime(self.zone.clone()).strftime(form).to_string()
+    }
+
     fn wall(&self, at: Timestamp) -> jiff::Timestamp {
         let millis = i128::from(at.as_millis()) - i128::from(self.now.as_millis()) + i128::from(self.wall_ms);
         let clamped = millis.clamp(i128::from(jiff::Timestamp::MIN.as_millisecond()), i128::from(LAST_SHOWN_MS));

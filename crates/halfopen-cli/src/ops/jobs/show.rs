@@ -3,7 +3,7 @@
 use clap::Args;
 use clap::builder::BoolishValueParser;
 use halfopen::handle::jobs::JobDetail;
-use halfopen_core::job::{Entry, JobId, JobRequest, JobResult};
+use halfopen_core::job::{Entry, JobId, JobResult};
 use halfopen_core::outcome::Exit;
 use halfopen_core::redact;
 use serde_json::json;
@@ -11,7 +11,7 @@ use serde_json::json;
 use super::super::place::{self, Place};
 use super::super::{Done, OK, out};
 use super::{known, possible};
-use crate::shown::{When, job_document};
+use crate::shown::{When, does, job_document};
 use crate::{duration, ui};
 
 /// Arguments of `halfopen jobs show`.
@@ -42,18 +42,6 @@ pub(super) fn run(place: &Place, args: &ShowArgs) -> Done {
     out::text(&format!("\n{}", out::table(&["when", "what", "state", "why"], &rows)))?;
     ui::raw(&format!("\nhint: {}\n", possible(args.id, detail.view.job.state())));
     OK
-}
-
-/// Says what a job does, in one line without secrets.
-fn does(request: &JobRequest) -> String {
-    match request {
-        JobRequest::Http(http) => redact::line(&format!("{} {}", http.method, http.target)),
-        JobRequest::Command(command) => {
-            let words: Vec<String> =
-                command.argv.iter().map(|word| ui::shell_word(&String::from_utf8_lossy(word))).collect();
-            redact::line(&words.join(" "))
-        }
-    }
 }
 
 fn about(detail: &JobDetail, does: Option<&str>, when: &When) -> String {

@@ -26,7 +26,7 @@ pub(super) fn with_type(text: String, media_type: &'static str) -> Response<Body
 }
 
 /// Adds what keeps browsers from making more of an answer than it is. A page of its own brings its own policy.
-pub(super) fn harden(response: &mut Response<Body>) {
+pub(in crate::serve) fn harden(response: &mut Response<Body>) {
     let headers = response.headers_mut();
     let mut add = |name: HeaderName, value: &'static str| {
         headers.entry(name).or_insert(HeaderValue::from_static(value));

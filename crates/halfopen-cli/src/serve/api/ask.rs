@@ -23,19 +23,19 @@ const BODY_WITHIN: Duration = Duration::from_secs(10);
 const REASON_CHARS_MAX: usize = 500;
 
 /// Returns the problem of a request that cannot be understood.
-pub(super) fn bad(detail: impl Into<String>) -> Problem {
+pub(in crate::serve) fn bad(detail: impl Into<String>) -> Problem {
     Problem::new(Kind::BadRequest, detail)
 }
 
 /// Returns a value as it may be repeated to whoever sent it.
-pub(super) fn shown(value: &str) -> String {
+pub(in crate::serve) fn shown(value: &str) -> String {
     const CHARS_MAX: usize = 80;
     let line = redact::line(value);
     if line.chars().count() <= CHARS_MAX { line } else { line.chars().take(CHARS_MAX).chain(['…']).collect() }
 }
 
 /// Decodes a percent-encoded word; `None` if it is not text afterwards. In a query `+` is a space.
-pub(super) fn decoded(word: &str, query: bool) -> Option<String> {
+pub(in crate::serve) fn decoded(word: &str, query: bool) -> Option<String> {
     let mut bytes = Vec::with_capacity(word.len());
     let mut rest = word.bytes();
     while let Some(byte) = rest.next() {

@@ -198,7 +198,7 @@ fn blank(id: CircuitId, policy: &Policy, handle: &Handle) -> CircuitView {
 }
 
 /// Does something that may have to wait for the store, on a thread that may.
-pub(super) async fn at_the_store<T: Send + 'static>(
+pub(in crate::serve) async fn at_the_store<T: Send + 'static>(
     gateway: &Arc<Gateway>,
     act: impl FnOnce(&Gateway, &Handle) -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
@@ -210,11 +210,11 @@ pub(super) async fn at_the_store<T: Send + 'static>(
 }
 
 /// Returns the problem of a store that cannot be read: an error, never zeros.
-pub(super) fn unreadable(error: StoreError) -> Problem {
+pub(in crate::serve) fn unreadable(error: StoreError) -> Problem {
     Problem::new(Kind::NotDurable, format!("The store cannot be read: {error}.")).reason("store_unreadable")
 }
 
-fn unwritable(error: StoreError) -> Problem {
+pub(in crate::serve) fn unwritable(error: StoreError) -> Problem {
     Problem::new(Kind::NotDurable, format!("The store cannot be written, so nothing was changed: {error}."))
         .reason("store_unwritable")
 }

@@ -203,7 +203,7 @@ fn written(gateway: &Gateway, entries: &[Arc<JournalEntry>], wanted: &Wanted) ->
 }
 
 /// The body of a stream.
-struct Chunks(mpsc::Receiver<Bytes>);
+pub(in crate::serve) struct Chunks(pub(in crate::serve) mpsc::Receiver<Bytes>);
 
 impl http_body::Body for Chunks {
     type Data = Bytes;

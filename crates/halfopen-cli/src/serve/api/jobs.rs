@@ -175,7 +175,7 @@ pub(super) fn ttl(value: Option<Value>) -> Result<Option<Duration>, Problem> {
     }
 }
 
-fn refused(error: JobError) -> Problem {
+pub(in crate::serve) fn refused(error: JobError) -> Problem {
     match error {
         JobError::NoSuchJob(id) => no_such_job(id),
         JobError::Store(StoreError::Full { .. }) => Problem::new(Kind::StorageFull, "Nothing was changed."),

@@ -25,9 +25,14 @@ use super::access::{self, Arrival, Right, Serves};
 use super::body::Body;
 use super::gateway::Gateway;
 use super::problem::{Kind, Problem};
+pub(super) use answer::harden;
+pub(super) use ask::{bad, decoded, shown};
+pub(super) use circuits::{at_the_store, unreadable, unwritable};
 pub(super) use edges::understood;
+pub(super) use events::Chunks;
 pub(super) use health::LastLook;
 use jobs::Deed;
+pub(super) use jobs::refused as job_refused;
 use route::{Found, Operation};
 
 /// What an operation is given.

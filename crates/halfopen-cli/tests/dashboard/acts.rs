@@ -1,0 +1,151 @@
+//! What an operator does on pages, and what nobody else does.
+
+use crate::html::{encoded, leads, page, send, submit, word};
+use crate::ledger::{opened, opens_for, queue, queueing, state};
+use crate::stub::{Reply, Stub};
+use crate::world::{gateway, until};
+
+#[test]
+fn a_circuit_is_held_released_and_reset_with_a_reason_that_stands_in_the_journal() {
+    let stub = Stub::start();
+    let gateway = gateway(&stub, &opens_for(600.0));
+    let held = submit(&gateway, "/ui/circuits/up/hold", &[("state", "open"), ("for", "2h"), ("reason", "maintenance")]);
+    assert_eq!(leads(&held), "/ui/circuits/up?done=hold");
+    let html = page(&gateway, "/ui/circuits/up?done=hold");
+    assert!(html.contains("class=\"badge held\"") && html.contains("Held."), "{html}");
+    assert!(html.contains("held open · http:127.0.0.1: maintenance"), "who and why: {html}");
+    assert!(html.contains("in 2 h") || html.contains("in 1 h 59 min"), "{html}");
+    assert_eq!(gateway.post("/d/up/x", "{}").status, 503);
+    assert!(stub.seen().is_empty());
+
+    let released = submit(&gateway, "/ui/circuits/up/release", &[("reason", "over")]);
+    assert_eq!(leads(&released), "/ui/circuits/up?done=release");
+    assert!(!page(&gateway, "/ui/circuits/up").contains("class=\"badge held\""));
+    gateway.failures("up", 1);
+    gateway.becomes("up", "open");
+    assert_eq!(
+        leads(&submit(&gateway, "/ui/circuits/up/reset", &[("reason", "found it")])),
+        "/ui/circuits/up?done=reset"
+    );
+    assert_eq!(gateway.state("up"), "closed");
+    let journal = gateway.halfopen(&["events", "--all", "--json"]);
+    for word in ["maintenance", "over", "found it", "http:127.0.0.1"] {
+        assert!(journal.contains(word), "{word} in {journal}");
+    }
+}
+
+#[test]
+fn a_cooldown_is_ended_by_hand() {
+    let stub = Stub::start();
+    let gateway = gateway(&stub, &opens_for(600.0));
+    gateway.failures("up", 1);
+    assert!(page(&gateway, "/ui/circuits/up").contains("Probe now"));
+    let form = page(&gateway, "/ui/circuits/up/release");
+    assert!(form.contains("name=\"probe_now\" value=\"1\" checked"), "{form}");
+    submit(&gateway, "/ui/circuits/up/release", &[("reason", "they are back"), ("probe_now", "1")]);
+    assert_eq!(gateway.state("up"), "half_open");
+}
+
+#[test]
+fn what_is_wrong_with_a_form_is_said_above_it_and_nothing_changes() {
+    let stub = Stub::start();
+    let gateway = gateway(&stub, "");
+    for (fields, told) in [
+        (vec![("state", "open"), ("for", "1h")], "A reason is needed."),
+        (vec![("state", "open"), ("for", "soon"), ("reason", "x")], "`soon` is no duration"),
+        (vec![("state", "shut"), ("reason", "x")], "Choose open or closed."),
+    ] {
+        let answer = submit(&gateway, "/ui/circuits/up/hold", &fields);
+        assert_eq!(answer.status, 422, "{}", answer.text());
+        assert!(answer.text().contains(told), "{told}: {}", answer.text());
+    }
+    let kept = submit(&gateway, "/ui/circuits/up/hold", &[("state", "open"), ("for", "soon"), ("reason", "a <b>")]);
+    assert!(
+        kept.text().contains("value=\"soon\"") && kept.text().contains("value=\"a &#60;b&#62;\""),
+        "{}",
+        kept.text()
+    );
+    assert_eq!(gateway.halfopen(&["status", "--json"]).trim(), "[]");
+}
+
+/// S072: a page of another site cannot act, whatever it knows.
+#[test]
+fn a_foreign_page_cannot_act() {
+    let stub = Stub::start();
+    let gateway = gateway(&stub, "");
+    let target = "/ui/circuits/up/hold";
+    let known = word(&page(&gateway, target));
+    let ours = format!("http://{}", gateway.address);
+    let fields = [("state", "open"), ("reason", "x")];
+    let with = |word: &'static str| [("word", word), ("state", "open"), ("reason", "x")];
+    let right = [("word", known.as_str()), ("state", "open"), ("reason", "x")];
+    // Without the word of the form, whatever the browser says about where it comes from.
+    for heads in [vec![], vec![("origin", ours.as_str())], vec![("sec-fetch-site", "same-origin")]] {
+        assert_eq!(send(&gateway, target, &fields, &heads).status, 403, "{heads:?}");
+        assert_eq!(send(&gateway, target, &with("AAAA"), &heads).status, 403, "{heads:?}");
+    }
+    // With it, from elsewhere.
+    for heads in [
+        vec![("origin", "http://evil.example")],
+        vec![("origin", "null")],
+        vec![("sec-fetch-site", "cross-site")],
+        vec![("sec-fetch-site", "same-site")],
+        vec![("origin", "http://127.0.0.1:1")],
+    ] {
+        assert_eq!(send(&gateway, target, &right, &heads).status, 403, "{heads:?}");
+    }
+    let form = [("host", "evil.example"), ("content-type", "application/x-www-form-urlencoded")];
+    assert_eq!(gateway.call("POST", target, &form, encoded(&right).as_bytes()).status, 421);
+    // JSON and plain text are no forms.
+    let json = gateway.ask("POST", target, &[], "{\"state\":\"open\",\"reason\":\"x\"}");
+    assert_eq!(json.status, 415);
+    let empty = gateway.ask("POST", target, &[("content-type", "application/x-www-form-urlencoded")], " ");
+    assert_eq!(empty.status, 403);
+    assert_eq!(gateway.halfopen(&["status", "--json"]).trim(), "[]", "nothing was changed");
+    assert_eq!(send(&gateway, target, &right, &[("origin", &ours)]).status, 303);
+}
+
+#[test]
+fn a_job_is_requeued_by_a_person_who_says_why() {
+    let stub = Stub::start();
+    let gateway = opened(&stub, &queueing(&opens_for(0.3)));
+    // The first probe of the job breaks off: nobody knows whether it was executed.
+    stub.then([Reply::new().reset()]);
+    let id = queue(&gateway, "inv-1");
+    let job = format!("/ui/jobs/{id}");
+    until("it waits for a person", || state(&gateway, &id) == "manual_review");
+    let overview = page(&gateway, "/");
+    assert!(overview.contains("Needs a person") && overview.contains("jobs that wait for a decision: 1"), "{overview}");
+    let html = page(&gateway, &job);
+    assert!(html.contains("may have been executed") && html.contains("POST /invoices"), "{html}");
+    let requeue = format!("{job}/requeue");
+    let refused = submit(&gateway, &requeue, &[("reason", "asked them")]);
+    assert_eq!(refused.status, 422, "not without the tick: {}", refused.text());
+    assert_eq!(state(&gateway, &id), "manual_review");
+    let done = submit(&gateway, &requeue, &[("reason", "asked them"), ("may_have_run", "1"), ("ttl", "30m")]);
+    assert_eq!(leads(&done), format!("{job}?done=requeue"));
+    until("it is done", || state(&gateway, &id) == "done");
+    let html = page(&gateway, &job);
+    assert!(html.contains("requeued") && html.contains("http:127.0.0.1: asked them"), "{html}");
+    assert!(html.contains("class=\"badge done\""), "{html}");
+}
+
+#[test]
+fn a_job_is_resolved_discarded_or_cancelled_and_only_where_its_state_allows() {
+    let stub = Stub::start();
+    let gateway = opened(&stub, &queueing(&opens_for(600.0)));
+    let ids: Vec<String> = (0..2).map(|n| queue(&gateway, &format!("inv-{n}"))).collect();
+    let early = submit(&gateway, &format!("/ui/jobs/{}/resolve", ids[0]), &[("reason", "x"), ("result", "done")]);
+    assert_eq!(early.status, 422, "one that waits is not resolved");
+    let cancelled = submit(&gateway, &format!("/ui/jobs/{}/cancel", ids[0]), &[("reason", "not needed")]);
+    assert_eq!(leads(&cancelled), format!("/ui/jobs/{}?done=cancel", ids[0]));
+    assert_eq!(state(&gateway, &ids[0]), "cancelled");
+    let resolved = submit(
+        &gateway,
+        &format!("/ui/jobs/{}/resolve", ids[0]),
+        &[("reason", "by phone"), ("result", "booked as 4711 <b>")],
+    );
+    assert!([303, 422].contains(&resolved.status), "{}", resolved.text());
+    let html = page(&gateway, "/ui/jobs?state=queued");
+    assert!(html.contains(&ids[1]) && !html.contains(&ids[0]), "{html}");
+}
