@@ -10,6 +10,8 @@ mod browser;
 mod driver;
 #[expect(clippy::unwrap_used, reason = "a page that cannot be read is a failed test")]
 mod html;
+#[expect(clippy::unwrap_used, reason = "a stream that cannot be read is a failed test")]
+mod live;
 mod many;
 mod pages;
 mod signing_in;

@@ -173,3 +173,49 @@ fn pages_stand_where_operators_do() {
     let answer = crate::client::Client::connect(gateway.operators()).call("GET", "/", &[], b"");
     assert_eq!(answer.status, 200);
 }
+
+/// What no rule knew stands there with the rule to add, from whatever process it came.
+#[test]
+fn a_failure_that_no_rule_knew_brings_the_rule_to_add() {
+    let stub = Stub::start();
+    let gateway = gateway(&stub, "");
+    assert!(!page(&gateway, "/").contains("id=\"unknown\""));
+    let script = "echo 'flux capacitor <b>not</b> charged' >&2; exit 7";
+    gateway.halfopen(&["run", "--dep", "agent", "--", "sh", "-c", script]);
+    let html = page(&gateway, "/");
+    assert!(html.contains("id=\"unknown\"") && html.contains("flux capacitor &#60;b&#62;not"), "{html}");
+    assert!(html.contains("classify:") && html.contains("stderr: {says:"), "{html}");
+}
+
+/// A store that is gone costs the history and not the page: what is known in memory is shown, and said to be.
+#[test]
+fn the_overview_stands_when_the_store_is_lost() {
+    let stub = Stub::start();
+    let gateway = gateway(&stub, &opens_for(600.0));
+    stub.then([Reply::new().reset()]);
+    gateway.post("/d/up/x", "{}");
+    gateway.becomes("up", "open");
+    let store = crate::ledger::store_file(&gateway);
+    assert!(std::fs::rename(&store, store.with_extension("gone")).is_ok());
+    assert!(std::fs::create_dir(&store).is_ok());
+    crate::world::until("it is noticed", || {
+        gateway.post("/d/up/x", "{}");
+        let answer = gateway.ask("GET", "/", &[], "");
+        answer.status == 200 && answer.text().contains("The store is lost")
+    });
+    let html = page(&gateway, "/");
+    assert!(html.contains("class=\"badge open\""), "{html}");
+}
+
+/// What owners were told stands there with whether it arrived.
+#[test]
+fn alerts_are_shown_with_what_became_of_them() {
+    let stub = Stub::start();
+    let keys = format!("owner: oncall\n{}", opens_for(600.0));
+    let alerts = "alerts:\n  oncall:\n    - command: [\"false\"]\n";
+    let gateway = Starting::new(&(policy(&stub.url(), &keys) + alerts)).start();
+    gateway.failures("up", 1);
+    crate::world::until("it was tried", || page(&gateway, "/ui/alerts").contains("on its way"));
+    let html = page(&gateway, "/ui/alerts");
+    assert!(html.contains("<b>opened</b>") && html.contains("oncall/command-1"), "{html}");
+}

@@ -17,7 +17,6 @@ use super::timeline::Range;
 use super::view::{Act, Steer, View};
 use super::words::Words;
 use crate::serve::api::shown;
-use crate::shown::circuit_of;
 
 /// How many entries of the journal are shown, and among how many they are looked for.
 const ENTRIES_MAX: usize = 60;
@@ -73,8 +72,9 @@ pub(super) fn render(look: &Look<'_>, id: &str, range: Range) -> Result<Rendered
     let dependency = view.id.dependency().to_owned();
     let policy = look.gateway.policy_of(&dependency);
     let name = view.id.to_string();
-    let journal = look.read_journal(&dependency, say.when.now - Range::Week.span() * 5, LOOKED_AT_MAX)?;
-    let own: Vec<&EventRecord> = journal.events.iter().filter(|event| circuit_of(event) == name).collect();
+    let since = say.when.now - Range::Week.span() * 5;
+    let journal = look.read_journal(&dependency, since, LOOKED_AT_MAX).unwrap_or_default();
+    let own = journal.of(&view.id);
     let progress = look.progress(&[(view.clone(), wake)]);
     let acts = [(Steer::Hold, w.hold), (Steer::Release, w.release), (Steer::Reset, w.reset)];
     let held = view.status.hold.is_some();

@@ -130,7 +130,7 @@ fn show(look: &Look<'_>, incident: &Incident, since: Timestamp) -> Result<Shown,
     };
     let width = share(lasted).max(0.5);
     Ok(Shown {
-        kind: if ended_at.is_some() { "half-open" } else { "open" },
+        kind: if ended_at.is_some() { "over" } else { "open" },
         circuit: incident.circuit.clone(),
         href: circuit_path(&incident.circuit),
         badge: markup(&Badge { kind, text })?,

@@ -24,7 +24,7 @@ const PAGE: usize = 50;
 struct Filter<'a> {
     w: &'a Words,
     dependencies: Vec<(String, bool)>,
-    states: Vec<(&'static str, &'static str, bool)>,
+    state: Option<&'static str>,
 }
 
 #[derive(Template)]
@@ -87,7 +87,6 @@ pub(super) fn render(look: &Look<'_>, asked: &JobsAsked) -> Result<Rendered, Pro
         href: JobsAsked { state: None, after: None, ..asked.clone() }.path(),
         here: asked.state.is_none(),
     };
-    let states = JobState::ALL.map(|state| (state.as_str(), say.job_state(state), asked.state == Some(state)));
     let filter = Filter {
         w,
         dependencies: names
@@ -97,7 +96,7 @@ pub(super) fn render(look: &Look<'_>, asked: &JobsAsked) -> Result<Rendered, Pro
                 (name, here)
             })
             .collect(),
-        states: states.into(),
+        state: asked.state.map(JobState::as_str),
     };
     let list = List {
         w,

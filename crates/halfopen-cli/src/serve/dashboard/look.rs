@@ -78,6 +78,15 @@ impl Recently {
     }
 }
 
+impl Journal {
+    /// Returns the entries about one circuit.
+    pub(super) fn of(&self, id: &CircuitId) -> Vec<&EventRecord> {
+        let partition = id.partition().map(|(key, value)| format!("{key}={value}"));
+        let own = self.events.iter().filter(|event| event.dependency == id.dependency());
+        own.filter(|event| event.partition == partition).collect()
+    }
+}
+
 /// One look at everything, at one instant.
 pub(super) struct Look<'a> {
     pub(super) gateway: &'a Gateway,
@@ -138,6 +147,11 @@ impl<'a> Look<'a> {
         }
         journals.insert(key, Kept { position, end, journal: Arc::clone(&journal) });
         Ok(journal)
+    }
+
+    /// Returns since when there has been a journal, if that is known.
+    pub(super) fn born_at(&self) -> Option<Timestamp> {
+        activation::born_ms(self.handle.location()).map(|ms| self.say.when.of_wall_ms(ms))
     }
 
     /// Returns the newest `max` entries since an instant; where there were more, the changes of state before them.

@@ -1,21 +1,23 @@
 //! Shows everything at a glance: what needs a person, every circuit with its last hour, every queue, the figures.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use askama::Template;
 use halfopen::activation::Figures;
 use halfopen::handle::{CircuitView, StoreHealth};
 use halfopen_core::circuit::{Status, Wake};
-use halfopen_core::classify::suggest_http;
+use halfopen_core::classify::{Classifier, suggest_command, suggest_http};
 use halfopen_core::event::State;
-use halfopen_core::outcome::{Excerpt, HttpOutcome, Reached};
+use halfopen_core::outcome::{CommandOutcome, Excerpt, Exit, HttpOutcome, Reached};
 use halfopen_core::policy::{Mode, Policy};
 use halfopen_core::snapshot::{DeliveryState, PostRecord};
 use halfopen_core::verdict::Class;
 
 use super::super::problem::Problem;
 use super::depth::Curve;
-use super::look::Look;
+use super::look::{Journal, Look};
 use super::page::{Fragment, Link, Rendered, markup};
 use super::say::{Moment, Say, fill};
 use super::timeline::{Range, Timeline};
@@ -226,10 +228,12 @@ pub(super) fn badges(status: &Status, policy: &Policy, id: &str, say: &Say) -> R
 
 /// Returns the drawing of a circuit.
 pub(super) fn drawing(look: &Look<'_>, view: &CircuitView, range: Range) -> Result<String, Problem> {
-    let journal = look.journal(view.id.dependency(), range)?;
-    let name = view.id.to_string();
-    let own: Vec<_> = journal.events.iter().filter(|event| circuit_of(event) == name).collect();
-    let t = Timeline::draw(&own, &view.status, range, journal.known_from, &look.say);
+    // While the journal cannot be read, what is known of the circuit is shown all the same.
+    let unread = || Arc::new(Journal { events: Vec::new(), known_from: Some(look.say.when.now) });
+    let journal = look.journal(view.id.dependency(), range).unwrap_or_else(|_| unread());
+    let own = journal.of(&view.id);
+    let known_from = journal.known_from.max(look.born_at());
+    let t = Timeline::draw(&own, &view.status, range, known_from, &look.say);
     markup(&Drawing { w: look.say.w, t })
 }
 
@@ -475,16 +479,26 @@ fn unknown(look: &Look<'_>) -> Vec<UnknownFailure> {
     shown.collect()
 }
 
-/// Returns a rule to paste into the policy, made from the first line of what no rule knew.
+/// Returns a rule to paste into the policy, made from the first line of what no rule knew: of an answer where the gateway
+/// knows the way to the dependency, else of a command.
 fn rule(look: &Look<'_>, dependency: &str, line: &str) -> Option<String> {
-    let dependency = look.gateway.live().dependency(dependency)?;
+    let known = look.gateway.live().dependency(dependency).filter(|known| known.upstream.is_some());
+    let Some(dependency) = known else {
+        let outcome = CommandOutcome {
+            exit: Exit::Code(1),
+            stdout: Excerpt::whole(b""),
+            stderr: Excerpt::whole(line.as_bytes()),
+            elapsed: Duration::ZERO,
+        };
+        return suggest_command(&Classifier::new("generic", Vec::new()).ok()?, &outcome);
+    };
     let outcome = HttpOutcome {
         method: "POST",
         status: 500,
         headers: &[],
         body: Excerpt::whole(line.as_bytes()),
         reached: Reached::Answered,
-        elapsed: std::time::Duration::ZERO,
+        elapsed: Duration::ZERO,
     };
     suggest_http(&dependency.classifier, &outcome)
 }

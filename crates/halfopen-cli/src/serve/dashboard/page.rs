@@ -90,7 +90,6 @@ struct NavLink {
     text: &'static str,
     href: &'static str,
     here: bool,
-    badge: Option<u64>,
 }
 
 struct LangLink {
@@ -117,7 +116,7 @@ impl Frame<'_> {
             (w.policy, "/ui/policy", path == "/ui/policy"),
             (w.alerts, "/ui/alerts", path == "/ui/alerts"),
         ];
-        let nav = nav.map(|(text, href, here)| NavLink { text, href, here, badge: None }).into();
+        let nav = nav.map(|(text, href, here)| NavLink { text, href, here }).into();
         let mark = if self.here.contains('?') { '&' } else { '?' };
         let lang = |words: &&Words| LangLink {
             text: words.name,

@@ -92,6 +92,9 @@ impl Say {
     pub(super) fn exact(&self, span: Duration) -> String {
         let w = self.w;
         let seconds = span.as_secs();
+        if span.is_zero() {
+            return format!("0 {}", w.unit_s);
+        }
         if span.subsec_millis() > 0 || seconds == 0 {
             return if seconds > 0 {
                 format!("{} {}", span.as_secs_f64(), w.unit_s)
@@ -408,6 +411,7 @@ mod tests {
 
     #[test_case(1500, "1.5 s")]
     #[test_case(250, "250 ms")]
+    #[test_case(0, "0 s")]
     #[test_case(90_000, "90 s")]
     #[test_case(120_000, "2 min")]
     #[test_case(691_200_000, "8 d")]

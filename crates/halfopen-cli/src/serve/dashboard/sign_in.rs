@@ -39,6 +39,9 @@ pub(super) async fn answer(gateway: &Arc<Gateway>, arrival: &Arrival, asked: Ask
     let say = Say { w: words, when: When::read(&gateway.door.handle.clock().read()) };
     let frame =
         Frame { gateway, say: &say, visitor: &visitor, here: "/ui/sign-in".to_owned(), watches: None, told: None };
+    if !gateway.access.has_operators() {
+        return Ok(go("/", None));
+    }
     if parts.method != Method::POST {
         return form(&frame, query.text("next").unwrap_or("/"), false);
     }

@@ -58,7 +58,7 @@ pub(in crate::serve::dashboard) const EN: Words = Words {
     throttled: "asked to wait",
     ramp: "ramp",
     observe: "observes only",
-    not_shown: "not shown",
+    not_shown: "no record",
     // A circuit.
     circuit: "Circuit",
     circuits: "Circuits",

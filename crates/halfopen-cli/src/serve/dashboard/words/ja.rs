@@ -59,7 +59,7 @@ pub(in crate::serve::dashboard) const JA: Words = Words {
     throttled: "待機要請中",
     ramp: "段階的再開",
     observe: "観察のみ",
-    not_shown: "記録の表示範囲外",
+    not_shown: "記録なし",
     // A circuit.
     circuit: "回路",
     circuits: "回路",
