@@ -433,11 +433,6 @@ impl Problem {
         self.kind
     }
 
-    /// Returns what is told about it.
-    pub(super) fn detail(&self) -> &str {
-        &self.detail
-    }
-
     /// Names the dependency that was called.
     pub(super) fn dependency(mut self, name: &str) -> Self {
         self.dependency = Some(name.to_owned());

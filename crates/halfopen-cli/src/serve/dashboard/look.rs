@@ -4,7 +4,7 @@
 //! its own, beside the door. A store that is kept in memory has no second one.
 //!
 //! What is dear is kept for a moment: the journal of a dependency as long as the journal has not grown, the figures of
-//! the last day for ten seconds. Nothing here grows with the number of finished jobs.
+//! the last day for five seconds. Nothing here grows with the number of finished jobs.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -36,7 +36,7 @@ const TRANSITIONS_MAX: usize = 2_000;
 /// How many dependencies' journals are kept for a moment.
 const KEPT_MAX: usize = 128;
 /// How long the figures are believed.
-const FIGURES_FOR: Duration = Duration::from_secs(10);
+const FIGURES_FOR: Duration = Duration::from_secs(5);
 
 /// The journal of a dependency over a range.
 #[derive(Clone, Debug, Default)]
