@@ -122,6 +122,28 @@ fn nothing_that_is_judged_a_failure_is_above_suspicion() {
     assert!(failures > 300, "only {failures} bodies were judged failures");
 }
 
+/// What a pack's `fails_when` rests on is found by the quick look, so that its answers need not be judged in full.
+#[test]
+fn what_a_pack_fails_by_is_suspect_in_itself() {
+    use super::raw::RawCondition;
+    for pack in PACKS {
+        let classifier = Classifier::new(pack.name, Vec::new()).expect("it is embedded");
+        for condition in written(pack.name).fails_when {
+            let words: Vec<String> = match &condition {
+                RawCondition::Json(test) => test.path.split('.').map(|member| format!("\"{member}\"")).collect(),
+                RawCondition::Body(test) => test.starts.0.iter().chain(&test.says.0).cloned().collect(),
+                // Of commands, whose output is never looked at so quickly.
+                RawCondition::Stdout(_) | RawCondition::Stderr(_) | RawCondition::Event(_) | RawCondition::Exit(_) => {
+                    continue;
+                }
+                other => panic!("{}: fails_when of an answer is about its body, not {other:?}", pack.name),
+            };
+            let words: Vec<String> = words.into_iter().map(|word| word.replace("[]", "")).collect();
+            assert!(words.iter().any(|word| classifier.suspects(word.as_bytes())), "{}: {words:?}", pack.name);
+        }
+    }
+}
+
 /// Over HTTP an overload proves nothing about what was done, unless the pack says so; a rate limit does.
 #[test]
 fn an_overload_over_http_leaves_the_end_unknown() {

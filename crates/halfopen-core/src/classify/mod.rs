@@ -189,7 +189,7 @@ impl Classifier {
     /// otherwise. Costs one pass over the body and no memory; fields (`grpc-status`) are not looked at.
     #[must_use]
     pub fn suspects(&self, body: &[u8]) -> bool {
-        self.looks_at_http_success() || suspicion::suspects(body)
+        self.has_rules_on_success() || suspicion::suspects(body)
     }
 
     /// Judges a finished command and says what else was considered.
@@ -219,7 +219,7 @@ impl Classifier {
 
     /// Returns whether exit code 0 is not enough to know that it went well.
     pub(crate) fn looks_at_success(&self) -> bool {
-        self.pack.defaults.success_may_lie || self.pack.judges_success || self.own_judge_success
+        self.pack.defaults.success_may_lie || self.looks_at_http_success()
     }
 
     /// Returns the rules, put together when they are first needed.
@@ -303,6 +303,11 @@ impl Classifier {
     }
 
     fn looks_at_http_success(&self) -> bool {
+        self.has_rules_on_success() || !self.pack.fails_when.is_empty()
+    }
+
+    /// Returns whether a rule speaks on a success. Such a rule may name any word; what `fails_when` names is known.
+    fn has_rules_on_success(&self) -> bool {
         self.pack.judges_success || self.own_judge_success
     }
 
