@@ -127,7 +127,7 @@ fn half_open_admits_no_more_than_its_probes() {
     let sandbox = Sandbox::new();
     sandbox
         .policy("retry: {max_attempts: 1}\ncircuit: {open_after_failures: 1, open_for_sec: 0.3, half_open_max_calls: 2, close_after_successes: 2}\non_open: {action: fail_fast}")
-        .tool(&format!("[ -e $D/hang ] || {{ {BROKEN}; }}; while [ ! -e $D/go ]; do sleep 0.05; done"));
+        .tool(&format!("[ -e $D/hang ] || {{ {BROKEN}; }}; while [ -d $D ] && [ ! -e $D/go ]; do sleep 0.05; done"));
     assert_eq!(sandbox.run(&[]).code, 1);
     std::fs::write(sandbox.path("hang"), "").expect("a file");
     let waiting: Vec<_> = (0..2).map(|_| sandbox.start(&["--max-wait", "20s"])).collect();
@@ -162,7 +162,7 @@ fn a_long_probe_keeps_its_slot() {
     let sandbox = Sandbox::new();
     sandbox
         .policy("retry: {max_attempts: 1}\ncircuit: {open_after_failures: 1, open_for_sec: 0.2, probe_lease_sec: 1}\non_open: {action: fail_fast}")
-        .tool(&format!("[ -e $D/hang ] || {{ {BROKEN}; }}; while [ ! -e $D/go ]; do sleep 0.05; done"));
+        .tool(&format!("[ -e $D/hang ] || {{ {BROKEN}; }}; while [ -d $D ] && [ ! -e $D/go ]; do sleep 0.05; done"));
     assert_eq!(sandbox.run(&[]).code, 1);
     std::fs::write(sandbox.path("hang"), "").expect("a file");
     let probe = sandbox.start(&["--max-wait", "20s"]);

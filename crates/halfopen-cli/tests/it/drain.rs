@@ -274,8 +274,10 @@ fn a_command_of_another_host_or_user_is_left_alone() {
 
 /// Starts a drain whose job hangs, and kills it with the job under way.
 fn killed_in_the_middle(policy: &str) -> (Sandbox, JobId) {
-    let sandbox =
-        down(policy, "[ -e $D/quick ] && exit 0; echo $$ > $D/pid; while [ ! -e $D/go ]; do sleep 0.05; done");
+    let sandbox = down(
+        policy,
+        "[ -e $D/quick ] && exit 0; echo $$ > $D/pid; while [ -d $D ] && [ ! -e $D/go ]; do sleep 0.05; done",
+    );
     let id = queue(&sandbox, &["-n"], &["a"]);
     heal(&sandbox);
     let mut child = sandbox.halfopen(&["drain", "--once", "--max-wait", "20s"]).spawn().expect("halfopen starts");
@@ -326,7 +328,7 @@ fn a_job_that_may_be_repeated_is_done_by_the_next_drain() {
 fn a_job_that_kills_its_worker_ends_with_a_person() {
     let sandbox = down(
         &format!("{POLICY}\nlease_sec: 0.5\nreplay: always"),
-        "if [ \"$1\" = poison ]; then kill -9 $PPID; while [ ! -e $D/go ]; do sleep 0.05; done; fi",
+        "if [ \"$1\" = poison ]; then kill -9 $PPID; while [ -d $D ] && [ ! -e $D/go ]; do sleep 0.05; done; fi",
     );
     let poison = queue(&sandbox, &["-n"], &["poison"]);
     let good: Vec<JobId> = ["a", "b", "c"].iter().map(|word| queue(&sandbox, &["-n"], &[word])).collect();
@@ -365,7 +367,7 @@ fn a_job_that_fails_at_once_lets_the_others_pass() {
 /// A signal ends it in order: what runs may finish; a second one ends that too, with all it has started.
 #[test]
 fn a_drain_that_is_told_to_end_ends_in_order() {
-    let hangs = "echo $$ > $D/pid; while [ ! -e $D/go ]; do sleep 0.05; done";
+    let hangs = "echo $$ > $D/pid; while [ -d $D ] && [ ! -e $D/go ]; do sleep 0.05; done";
     let sandbox = down(POLICY, hangs);
     let (first, second) = (queue(&sandbox, &["-n"], &["a"]), queue(&sandbox, &["-n"], &["b"]));
     heal(&sandbox);

@@ -52,7 +52,7 @@ fn a_stream_is_live_and_not_repeated_once_it_wrote() {
     let sandbox = Sandbox::new();
     sandbox
         .policy("retry: {base_ms: 1, max_attempts: 2}\ncircuit: {open_after_failures: 50}")
-        .tool("[ \"$1\" = talk ] && echo first; [ -e $D/live ] || { touch $D/live; while [ ! -e $D/go ]; do sleep 0.05; done; }; echo 'HTTP 503 Service Unavailable' >&2; exit 1");
+        .tool("[ \"$1\" = talk ] && echo first; [ -e $D/live ] || { touch $D/live; while [ -d $D ] && [ ! -e $D/go ]; do sleep 0.05; done; }; echo 'HTTP 503 Service Unavailable' >&2; exit 1");
     let mut child = sandbox.halfopen(&["run", "--stream", "--", "tool", "talk"]).spawn().expect("halfopen starts");
     let mut first = [0; 6];
     let mut stdout = child.stdout.take().expect("a pipe");
@@ -69,7 +69,7 @@ fn a_stream_is_live_and_not_repeated_once_it_wrote() {
 #[test]
 fn output_is_held_until_the_verdict() {
     let sandbox = Sandbox::new();
-    sandbox.tool("echo early; touch $D/said; while [ ! -e $D/go ]; do sleep 0.05; done; echo late");
+    sandbox.tool("echo early; touch $D/said; while [ -d $D ] && [ ! -e $D/go ]; do sleep 0.05; done; echo late");
     let mut child = sandbox.start(&[]);
     until("it has spoken", || sandbox.path("said").exists());
     let mut stdout = child.stdout.take().expect("a pipe");

@@ -61,7 +61,7 @@ fn other_signals_are_passed_on() {
 #[test]
 fn a_hangup_that_was_ignored_stays_ignored() {
     let sandbox = Sandbox::new();
-    sandbox.tool("echo ready > $D/ready; while [ ! -e $D/go ]; do sleep 0.05; done; echo done");
+    sandbox.tool("echo ready > $D/ready; while [ -d $D ] && [ ! -e $D/go ]; do sleep 0.05; done; echo done");
     let halfopen = env!("CARGO_BIN_EXE_halfopen");
     let mut command = sandbox.halfopen::<&str>(&[]);
     let mut through_nohup = std::process::Command::new("nohup");

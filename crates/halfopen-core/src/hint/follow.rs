@@ -226,7 +226,7 @@ impl Sentences<'_, '_> {
                 };
                 !broken || !self.was_wrapped(at + 1)
             }
-            Some(t) if t.kind == Kind::Word => matches!(t.text, "before" | "and" | "or" | "to"),
+            Some(t) if t.kind == Kind::Word => matches!(t.text, "before" | "and" | "or" | "to") || self.is_pair(at + 1),
             Some(t) => !matches!(t.text, "/" | ":" | "%" | "-" | "_" | "×" | "*" | "@" | "+") && t.kind == Kind::Sign,
         };
         let number = Decimal::parse(&token.text.replace(',', "")).filter(|_| stands_alone)?;
@@ -234,6 +234,16 @@ impl Sentences<'_, '_> {
             Stated::After(wait) => Some(Found { wait, absolute: false }),
             stated @ Stated::At(_) => Some(self.reading.found(stated)),
         }
+    }
+
+    /// Returns whether `name=…` stands at `at`, as log lines write what else they know: `retry-after: 700 request_id=4711`.
+    /// A name that is a unit (`30 s=…`) is none.
+    fn is_pair(&self, at: usize) -> bool {
+        let is_unit = self.word(at).is_some_and(|word| duration::unit(word).is_some());
+        let rest = self.tokens[(at + 1).min(self.tokens.len())..].iter().take(8).take_while(|token| !token.spaced);
+        let end =
+            rest.skip_while(|t| t.kind == Kind::Word || t.kind == Kind::Number || matches!(t.text, "_" | "-" | "."));
+        !is_unit && end.take(1).any(|token| token.is("="))
     }
 
     /// Returns whether the line that ends at token `at` is so long that a terminal may have broken it there.

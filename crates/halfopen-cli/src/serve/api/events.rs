@@ -51,6 +51,14 @@ pub(super) async fn show(gateway: &Arc<Gateway>, asked: Asked) -> Result<Respons
         Some(other) => return Err(bad(format!("`format` is `{}`; allowed are json and sse.", shown(other)))),
         None => wants_stream(headers),
     };
+    let unread: &[&str] = if stream { &["since", "limit"] } else { &["after"] };
+    if let Some(name) = unread.iter().find(|name| asked.query.text(name).is_some()) {
+        return Err(bad(if stream {
+            format!("`{name}` is for a list, and this is a stream; add format=json for a list.")
+        } else {
+            format!("`{name}` is for a stream, and this is a list; leave it out, or leave out format=json.")
+        }));
+    }
     if !stream {
         return list(gateway, &asked.query).await;
     }
