@@ -48,9 +48,10 @@ fn main() {
     }
     let raw = raw_drain(jobs);
     say(&format!("raw take + ack, one at a time   {raw}"));
-    let short = claim(1000);
-    let long = claim(depth);
-    say(&format!("claim with 1000 queued {short}, with {depth} queued {long}"));
+    for queued in [1000, depth] {
+        let (claims, grown) = claim(queued);
+        say(&format!("claim with {queued:>7} queued   {claims}   memory {grown}"));
+    }
 }
 
 #[expect(clippy::print_stdout, reason = "the figures are this program's output")]
@@ -265,15 +266,27 @@ fn drain(workers: usize, jobs: usize) -> Figure {
     })
 }
 
-fn claim(depth: usize) -> Figure {
+/// Measures 500 claims of a queue of that depth, and what memory the process holds with it: a queue lies on the disk.
+fn claim(depth: usize) -> (Figure, String) {
     let dir = tempfile::tempdir().expect("a folder");
     let handle = open(&dir.path().join("halfopen.db"));
+    let opened = resident_kib();
     fill(&handle, depth);
+    let filled = resident_kib();
     let policy = policy();
-    from_many(1, 500, || {
+    let figure = from_many(1, 500, || {
         let Claim::Taken(lease) = handle.claim_job("ocr", &policy, "bench").expect("the store answers") else {
             panic!("there is a job")
         };
         std::hint::black_box(lease.id);
-    })
+    });
+    let claimed = resident_kib();
+    (figure, format!("{opened} KiB when opened, {filled} filled, {claimed} after 500 claims"))
+}
+
+/// Returns the memory that the process holds, in KiB, as Linux counts it; 0 where it does not say.
+fn resident_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
