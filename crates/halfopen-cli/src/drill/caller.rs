@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
 use halfopen::handle::{Handle, Route};
-use halfopen_core::outcome::Exit;
+use halfopen_core::outcome::{Exit, Reached};
 use halfopen_core::pair::{Answer as Admitted, Pass, Side};
 use halfopen_core::permit::{Ask, Permit, PermitKind, Refusal, RefusalReason};
 use halfopen_core::policy::{OnOpenAction, Policy, Replay};
@@ -71,7 +71,7 @@ impl World<'_> {
             group,
             nth,
             process,
-            route: self.route(spec)?,
+            route: self.route(spec, nth)?,
             began_at,
             ask: Ask::Fresh,
             attempt: None,
@@ -112,11 +112,27 @@ impl World<'_> {
         match self.door(state.process).admit(&state.route, &self.policy, ask) {
             Admitted::Granted(pass) => {
                 self.calls[call].held_back.clear();
-                self.start(call, Some(pass))
+                self.try_cheaply(call, pass)
             }
             Admitted::Refused { refusal, .. } if !self.mechanisms.obey(&refusal) => self.start(call, None),
             Admitted::Refused { side, refusal } => self.refused(call, side, &refusal),
         }
+    }
+
+    /// Tries the policy's cheap probe before real work is risked as one. It may fail the round; it may not deliver the
+    /// success that closes the circuit.
+    fn try_cheaply(&mut self, call: usize, pass: Pass) -> Result<(), PlayError> {
+        if self.policy.probe.is_none() || !is_probe(&pass) {
+            return self.start(call, Some(pass));
+        }
+        self.trace.cheap_probes += 1;
+        if self.cheap_probe_is_well()? {
+            return self.start(call, Some(pass));
+        }
+        self.figures.probes += 1;
+        let failed = Verdict::plain(Class::ServerError, "drill/probe", Reached::Answered);
+        self.settle(call, pass, &failed);
+        self.ask(call)
     }
 
     /// The door said no: wait for it, or do what `on_open` says.

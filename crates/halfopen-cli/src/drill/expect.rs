@@ -90,6 +90,27 @@ impl<'a> Looker<'a> {
                 self.judged(count, Value::Plain(seen), |n| format!("{named} {}", times(n)))
             }
             Check::Jobs { of, are } => self.jobs(of, are),
+            Check::JobsMade { of, count } => self.jobs_made(of, count),
+            Check::Told { of, count } => {
+                let told = self.trace.told.iter().filter(|kind| kind.rsplit('.').next() == Some(of.as_str())).count();
+                #[expect(clippy::cast_precision_loss, reason = "alerts of one row are few")]
+                self.judged(count, Value::Plain(told as f64), |n| format!("owner told `{of}` {}", times(n)))
+            }
+            Check::Partitions(count) =>
+            {
+                #[expect(clippy::cast_precision_loss, reason = "partitions are bounded")]
+                self.judged(count, Value::Plain(self.trace.partitions as f64), |n| {
+                    format!("{n} partitions have circuits")
+                })
+            }
+            Check::CheapProbes(count) =>
+            {
+                #[expect(clippy::cast_precision_loss, reason = "probes of one row are few")]
+                self.judged(count, Value::Plain(self.trace.cheap_probes as f64), |n| {
+                    format!("the cheap probe ran {}", times(n))
+                })
+            }
+            Check::NoneTwice(of) => self.carried_out(of, |_, twice| twice == 0),
             Check::Once(of) => self.once(of),
             Check::OldestFirst(of) => self.oldest_first(of),
             Check::ActivationLine { calls } => match self.trace.line_calls {
@@ -271,16 +292,38 @@ impl<'a> Looker<'a> {
             Ok(calls) => calls,
             Err(none) => return Ok(none),
         };
+        // Calls with one key are one job, and are not counted as several.
+        let mut jobs = BTreeMap::new();
         let mut states = BTreeMap::new();
-        for (_, call) in &calls {
-            *states.entry(call.job_state.map_or("never queued", JobState::as_str)).or_insert(0_usize) += 1;
+        for (number, call) in &calls {
+            let job = call.job.map_or_else(|| format!("call {number}"), |id| id.to_string());
+            jobs.insert(job, call.job_state.map_or("never queued", JobState::as_str));
         }
-        let good = states.get(wanted.as_str()) == Some(&calls.len());
+        for state in jobs.values() {
+            *states.entry(*state).or_insert(0_usize) += 1;
+        }
+        let good = states.get(wanted.as_str()) == Some(&jobs.len());
         let shown = states.iter().map(|(state, n)| format!("{n} {state}")).collect::<Vec<_>>().join(", ");
         Ok(Finding { good, seen: format!("jobs of {of}: {shown}") })
     }
 
+    fn jobs_made(&self, of: &'a str, count: &Bounds) -> Result<Finding, PlayError> {
+        let calls = match self.calls_of(of) {
+            Ok(calls) => calls,
+            Err(none) => return Ok(none),
+        };
+        let made: BTreeSet<String> = calls.iter().filter_map(|(_, call)| Some(call.job?.to_string())).collect();
+        #[expect(clippy::cast_precision_loss, reason = "calls of one row are few")]
+        self.judged(count, Value::Plain(made.len() as f64), |n| {
+            format!("{n} jobs made of {} calls of {of}", calls.len())
+        })
+    }
+
     fn once(&self, of: &'a str) -> Result<Finding, PlayError> {
+        self.carried_out(of, |missing, twice| missing == 0 && twice == 0)
+    }
+
+    fn carried_out(&self, of: &'a str, good: impl Fn(usize, usize) -> bool) -> Result<Finding, PlayError> {
         let calls = match self.calls_of(of) {
             Ok(calls) => calls,
             Err(none) => return Ok(none),
@@ -292,7 +335,7 @@ impl<'a> Looker<'a> {
             (0, 0) => format!("{of}: all {} done, none twice", done.len()),
             _ => format!("{of}: {missing} not done, {twice} done twice"),
         };
-        Ok(Finding { good: missing == 0 && twice == 0, seen })
+        Ok(Finding { good: good(missing, twice), seen })
     }
 
     fn oldest_first(&self, of: &'a str) -> Result<Finding, PlayError> {

@@ -66,13 +66,23 @@ pub(super) enum Mutant {
     FenceIgnored,
     /// The same key again is another job.
     KeyIgnored,
+    /// Later work overtakes earlier work of the same order key.
+    OrderKeyIgnored,
+    /// What an operator holds open lets everybody through.
+    HoldIgnored,
+    /// A probe is real work at once, whatever the cheap one would say.
+    CheapProbeSkipped,
+    /// Every partition is a circuit of its own.
+    PartitionsUnbounded,
+    /// The owner is not told.
+    AlertNotSent,
     /// No line is left behind.
     ActivationLineDropped,
 }
 
 impl Mutant {
     /// Every mutant, in the order in which they are reported.
-    pub(super) const ALL: [Self; 22] = [
+    pub(super) const ALL: [Self; 27] = [
         Self::DetectorSaysNo,
         Self::SuccessSearched,
         Self::HintIgnored,
@@ -94,6 +104,11 @@ impl Mutant {
         Self::NoteSkipped,
         Self::FenceIgnored,
         Self::KeyIgnored,
+        Self::OrderKeyIgnored,
+        Self::HoldIgnored,
+        Self::CheapProbeSkipped,
+        Self::PartitionsUnbounded,
+        Self::AlertNotSent,
         Self::ActivationLineDropped,
     ];
 
@@ -121,6 +136,11 @@ impl Mutant {
             Self::NoteSkipped => "note before sending skipped",
             Self::FenceIgnored => "fence ignored",
             Self::KeyIgnored => "idempotency key ignored",
+            Self::OrderKeyIgnored => "order key ignored",
+            Self::HoldIgnored => "hold ignored",
+            Self::CheapProbeSkipped => "cheap probe skipped",
+            Self::PartitionsUnbounded => "partitions unbounded",
+            Self::AlertNotSent => "alert not sent",
             Self::ActivationLineDropped => "activation line dropped",
         }
     }
@@ -160,6 +180,10 @@ impl Mechanisms {
                 policy.drain.max_in_flight = NonZeroU32::MAX;
                 policy.drain.max_in_flight_max = NonZeroU32::MAX;
             }
+            Some(Mutant::CheapProbeSkipped) => policy.probe = None,
+            Some(Mutant::PartitionsUnbounded) => policy.max_partitions = NonZeroU32::MAX,
+            // Who is nobody's is told to nobody.
+            Some(Mutant::AlertNotSent) => policy.owner = None,
             Some(_) | None => {}
         }
         policy
@@ -179,7 +203,8 @@ impl Mechanisms {
     pub(super) fn obey(self, refusal: &Refusal) -> bool {
         match refusal.reason {
             RefusalReason::Open | RefusalReason::ProbesOut => !self.lack(Mutant::BreakerNeverOpens),
-            RefusalReason::Throttled | RefusalReason::Ramp | RefusalReason::Held => true,
+            RefusalReason::Held => !self.lack(Mutant::HoldIgnored),
+            RefusalReason::Throttled | RefusalReason::Ramp => true,
         }
     }
 
@@ -250,6 +275,11 @@ impl Mechanisms {
     /// Returns whether the same key again is the same job.
     pub(super) fn heed_keys(self) -> bool {
         !self.lack(Mutant::KeyIgnored)
+    }
+
+    /// Returns whether jobs of one order key are done in their order.
+    pub(super) fn heed_order(self) -> bool {
+        !self.lack(Mutant::OrderKeyIgnored)
     }
 
     /// Returns whether an activation line is written.

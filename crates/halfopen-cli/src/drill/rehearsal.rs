@@ -109,6 +109,7 @@ impl Rehearsal {
             ("max_rate", Value::Plain(drain.max_per_sec)),
             ("max_in_flight", plain(drain.max_in_flight.get())),
             ("queue_ttl", time(ttl(policy))),
+            ("max_partitions", plain(policy.max_partitions.get())),
             ("apart", time(apart(policy))),
             ("swift", time(Duration::from_millis(200).min(timeout / 20))),
             ("bearable", time(bearable(policy))),

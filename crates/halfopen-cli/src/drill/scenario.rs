@@ -35,6 +35,9 @@ pub(super) struct Scenario {
     pub(super) processes: usize,
     /// What the dependency answers, from when on.
     pub(super) dependency: Vec<Answer>,
+    /// What the cheap probe of the policy says, from when on; well where nothing is written.
+    #[serde(default)]
+    pub(super) cheap_probe: Vec<Answer>,
     /// Who calls.
     pub(super) calls: Vec<Group>,
     /// Who works off what was queued; nobody where there is nothing.
@@ -74,6 +77,10 @@ pub(super) enum Need {
     ErrorsInSuccess,
     /// An attempt with an unknown end is not sent again.
     UnknownEndsKept,
+    /// Somebody is told.
+    Owner,
+    /// A cheap probe is tried before real work.
+    CheapProbe,
     /// A quantity must be more than another; `else` says what it means if it is not.
     More {
         /// The quantity that must be larger.
@@ -141,9 +148,15 @@ pub(super) struct Group {
     /// The idempotency key that all of them carry, with one and the same payload.
     #[serde(default)]
     pub(super) key: Option<String>,
+    /// The order key of their jobs: they are done in the order in which they came.
+    #[serde(default)]
+    pub(super) order: Option<String>,
     /// The credential they use.
     #[serde(default)]
     pub(super) credential: Option<String>,
+    /// Each uses a credential of its own.
+    #[serde(default)]
+    pub(super) own_credentials: bool,
     /// Another dependency that they call.
     #[serde(default)]
     pub(super) dependency: Option<String>,
@@ -196,7 +209,7 @@ pub(super) struct Act {
     pub(super) at: Quantity,
     /// What.
     pub(super) r#do: Deed,
-    /// How far, for a step of the clock.
+    /// How far, for a step of the clock; for how long, for a hold.
     #[serde(default)]
     pub(super) by: Option<Quantity>,
 }
@@ -211,6 +224,12 @@ pub(super) enum Deed {
     LoseStore,
     /// It can again.
     RestoreStore,
+    /// An operator holds the circuit open.
+    HoldOpen,
+    /// An operator holds it closed.
+    HoldClosed,
+    /// An operator lets it go.
+    Release,
 }
 
 /// How much is allowed of something.
@@ -324,6 +343,26 @@ pub(super) enum Check {
         /// The state.
         are: String,
     },
+    /// So many jobs were made of calls.
+    JobsMade {
+        /// Of which.
+        of: String,
+        /// How many.
+        count: Bounds,
+    },
+    /// The owner hears of a kind of thing so often: `opened`, `probe_failed`, `recovered` and so on.
+    Told {
+        /// The kind.
+        of: String,
+        /// How often.
+        count: Bounds,
+    },
+    /// So many partitions of the dependency have a circuit.
+    Partitions(Bounds),
+    /// The cheap probe is asked so often.
+    CheapProbes(Bounds),
+    /// No call is carried out twice.
+    NoneTwice(String),
     /// Each call is carried out exactly once.
     Once(String),
     /// Calls start in the order in which they were made.
@@ -385,6 +424,11 @@ const SHIPPED: &[(&str, &str)] = &[
     ("d2-worker-frozen.yaml", include_str!("scenarios/d2-worker-frozen.yaml")),
     ("d3-same-key.yaml", include_str!("scenarios/d3-same-key.yaml")),
     ("d4-hint-beyond-ttl.yaml", include_str!("scenarios/d4-hint-beyond-ttl.yaml")),
+    ("d5-order.yaml", include_str!("scenarios/d5-order.yaml")),
+    ("e1-owner-told.yaml", include_str!("scenarios/e1-owner-told.yaml")),
+    ("e2-hold.yaml", include_str!("scenarios/e2-hold.yaml")),
+    ("e3-cheap-probe.yaml", include_str!("scenarios/e3-cheap-probe.yaml")),
+    ("e4-partitions.yaml", include_str!("scenarios/e4-partitions.yaml")),
 ];
 
 /// Why a scenario cannot be used.
@@ -474,6 +518,11 @@ impl Need {
             Self::UnknownEndsKept => {
                 (!rehearsal.repeats_unknown_ends(), "replay: always sends again whatever happened".to_owned())
             }
+            Self::Owner => (rehearsal.policy.owner.is_some(), "no `owner` is named: nobody is told".to_owned()),
+            Self::CheapProbe => (
+                rehearsal.policy.probe.is_some(),
+                "no `probe` is named: real work finds out whether it is well".to_owned(),
+            ),
             Self::More { of, than, r#else } => {
                 let (of, than) = (of.value(names)?, than.value(names)?);
                 let more = match (of, than) {

@@ -166,7 +166,7 @@ const EXPLAINS_LIMITS: &str = "HTTP/1.1 429 Too Many Requests\nretry-after: 3600
 impl Stated {
     fn written(self, wall_ms: i64) -> String {
         match self.written_as {
-            WrittenAs::Seconds => format!("{:.0}", self.seconds),
+            WrittenAs::Seconds => format!("{:.0}", self.seconds.ceil()),
             #[expect(clippy::cast_possible_truncation, reason = "scenarios state less than a century")]
             // A date has no fractions; one that is cut would be earlier than what is meant.
             WrittenAs::Date => date(wall_ms.saturating_add((self.seconds * 1000.0) as i64 + 999)),

@@ -20,6 +20,14 @@ pub(super) struct Trace {
     pub(super) calls: Vec<Seen>,
     /// Calls in the activation line beside the store, if there is one.
     pub(super) line_calls: Option<u64>,
+    /// What the owner was told: the kinds of the alerts that went out, in their order.
+    pub(super) told: Vec<String>,
+    /// Names under which alerts went out more than once.
+    pub(super) told_twice: usize,
+    /// How many partitions had a circuit at the end.
+    pub(super) partitions: usize,
+    /// How often the cheap probe was asked.
+    pub(super) cheap_probes: usize,
     /// Whether the store served at the end.
     pub(super) store_good: bool,
     /// What the circuit showed at instants that checks ask for.

@@ -133,7 +133,7 @@ impl World<'_> {
                 .clone()
                 .filter(|_| self.mechanisms.heed_keys())
                 .map(|key| JobKey { caller: "drill".to_owned(), key }),
-            order_key: None,
+            order_key: spec.order.clone().filter(|_| self.mechanisms.heed_order()),
             review,
             retry_at,
             bounds: QueueBounds::default(),

@@ -7,15 +7,17 @@
 //! one policy see the same.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::time::Duration;
 
 use halfopen::activation::{self, Figures};
 use halfopen::clock::{Clock, ManualClock};
 use halfopen::handle::{Handle, Route, StoreHealth};
 use halfopen::store::{EventFilter, Location};
+use halfopen_core::alert::Delivered;
 use halfopen_core::chance::Chance;
 use halfopen_core::circuit_id::CircuitId;
+use halfopen_core::event::State;
 use halfopen_core::job::JobId;
 use halfopen_core::policy::Policy;
 use halfopen_core::snapshot::EventRecord;
@@ -26,6 +28,7 @@ use super::mechanisms::Mechanisms;
 use super::quantity::{Names, Quantity, QuantityError, Value, span};
 use super::rehearsal::{INSTANTS_COUNTED, Rehearsal};
 use super::scenario::{Act, Answer, CALLS_MAX, Check, Deed, Group, Kept, Scenario};
+use super::spoken::Meaning;
 use super::trace::Trace;
 use super::worker::Worker;
 
@@ -34,6 +37,9 @@ const NOON_MS: i64 = 1_772_452_800_000;
 /// A row that goes on for longer, in steps or in virtual time, does not end by itself.
 const STEPS_MAX: u32 = 200_000;
 const LASTS_MAX: Duration = Duration::from_secs(40 * 24 * 3600);
+/// How long an alert is lent to who delivers it, and how many at once.
+const ALERT_LEASE: Duration = Duration::from_secs(60);
+const ALERTS_AT_ONCE: usize = 16;
 /// How many journal entries are read at once.
 const EVENTS_AT_ONCE: usize = 1000;
 
@@ -134,6 +140,8 @@ pub(super) struct World<'a> {
     /// Up to where the journal of each door was read.
     read_to: Vec<i64>,
     happened: [usize; 6],
+    /// The names of the alerts that went out.
+    alerts: BTreeSet<String>,
     drawn: u64,
 }
 
@@ -176,6 +184,7 @@ impl<'a> World<'a> {
             names: rehearsal.names(),
             read_to: Vec::new(),
             happened: [0; 6],
+            alerts: BTreeSet::new(),
             drawn: 0,
         };
         for _ in 0..scenario.processes {
@@ -278,6 +287,7 @@ impl<'a> World<'a> {
                 Due::Look => self.look(),
             }
             self.read_journal()?;
+            self.deliver();
         }
         Ok(())
     }
@@ -329,11 +339,12 @@ impl<'a> World<'a> {
         Chance::from_seed(SEED).nth(self.drawn)
     }
 
-    /// Returns the circuits of a group's calls.
-    pub(super) fn route(&self, group: &Group) -> Result<Route, PlayError> {
+    /// Returns the circuits of the n-th of a group's calls.
+    pub(super) fn route(&self, group: &Group, nth: usize) -> Result<Route, PlayError> {
         let name = group.dependency.as_deref().unwrap_or(&self.policy.dependency);
         let wrong = |error: halfopen_core::circuit_id::CircuitIdError| PlayError::Scenario(error.to_string());
-        let account = match &group.credential {
+        let own = group.own_credentials.then(|| format!("{}-{nth}", group.name));
+        let account = match own.as_ref().or(group.credential.as_ref()) {
             None => None,
             Some(credential) => Some(CircuitId::part(name, "credential", credential).map_err(wrong)?),
         };
@@ -346,17 +357,28 @@ impl<'a> World<'a> {
         if let Some(answer) = group.meets.get(nth).or_else(|| group.meets.last()) {
             return Ok(answer);
         }
+        self.current(&self.scenario.dependency)?.ok_or_else(|| {
+            PlayError::Scenario(format!("the dependency of row `{}` has no answer from 0s on", self.scenario.row))
+        })
+    }
+
+    /// Returns whether the cheap probe that is tried now ends well.
+    pub(super) fn cheap_probe_is_well(&self) -> Result<bool, PlayError> {
+        let said = self.current(&self.scenario.cheap_probe)?;
+        Ok(said.is_none_or(|answer| matches!(answer.answer, Meaning::Ok | Meaning::OkExplainsLimits)))
+    }
+
+    /// Returns which of these answers holds now.
+    fn current(&self, answers: &'a [Answer]) -> Result<Option<&'a Answer>, PlayError> {
         let elapsed = self.began.until(self.now()).as_secs_f64();
         let mut current = None;
-        for answer in &self.scenario.dependency {
+        for answer in answers {
             let from = answer.from.as_ref().map_or(Ok(Some(0.0)), |from| from.seconds(&self.names))?;
             if from.is_some_and(|from| from <= elapsed + 0.000_5) {
                 current = Some(answer);
             }
         }
-        current.ok_or_else(|| {
-            PlayError::Scenario(format!("the dependency of row `{}` has no answer from 0s on", self.scenario.row))
-        })
+        Ok(current)
     }
 
     fn act(&mut self, act: &Act) -> Result<(), PlayError> {
@@ -366,10 +388,48 @@ impl<'a> World<'a> {
                 #[expect(clippy::cast_possible_truncation, reason = "a step is shorter than a century")]
                 self.machine.step_wall((by * 1000.0) as i64);
             }
+            Deed::HoldOpen => self.hold(Some(State::Open), act)?,
+            Deed::HoldClosed => self.hold(Some(State::Closed), act)?,
+            Deed::Release => self.hold(None, act)?,
             Deed::LoseStore => self.swap_store("drill.db", "aside.db", true)?,
             Deed::RestoreStore => self.swap_store("aside.db", "drill.db", false)?,
         }
         Ok(())
+    }
+
+    /// An operator holds the drilled circuit in a state, or lets it go.
+    fn hold(&self, state: Option<State>, act: &Act) -> Result<(), PlayError> {
+        let failed = |error: halfopen::store::StoreError| PlayError::Store(error.to_string());
+        let id = CircuitId::whole(&self.policy.dependency).map_err(|error| PlayError::Scenario(error.to_string()))?;
+        let lasting = act.by.as_ref().map(|by| by.seconds(&self.names)).transpose()?.flatten().map(span);
+        let door = &self.doors[0];
+        match state {
+            Some(state) => door.hold(&id, &self.policy, state, lasting, "drill", "a rehearsal"),
+            None => door.release(&id, &self.policy, false, "drill", "a rehearsal"),
+        }
+        .map_err(failed)?;
+        Ok(())
+    }
+
+    /// Delivers what the owner is to be told, as the process does whose settling made it due.
+    fn deliver(&mut self) {
+        let door = &self.doors[0];
+        if !door.has_due_alerts() {
+            return;
+        }
+        let channels = |_: &str| vec!["drill".to_owned()];
+        let Ok(claimed) = door.claim_alerts(&channels, ALERT_LEASE, ALERTS_AT_ONCE) else { return };
+        for claimed in claimed {
+            let how: Vec<(String, Delivered)> =
+                claimed.channels.iter().map(|channel| (channel.clone(), Delivered::Yes)).collect();
+            // Not written down, it goes out again under its name, which is seen.
+            let _ = door.finish_alert(&claimed, &how, &self.policy);
+            let is_new = self.alerts.insert(claimed.alert.id.clone());
+            self.trace.told_twice += usize::from(!is_new);
+            if is_new && claimed.alert.circuit.split('@').next() == Some(self.policy.dependency.as_str()) {
+                self.trace.told.push(claimed.alert.kind.clone());
+            }
+        }
     }
 
     /// Puts a folder where the store's file is, or takes it away again.
@@ -459,6 +519,9 @@ impl<'a> World<'a> {
     /// Looks at what is left when nothing is due any more.
     fn look_back(&mut self) {
         self.look_at_jobs();
+        let circuits = self.doors[0].circuits(&|_| self.policy.clone()).unwrap_or_default();
+        let own = circuits.iter().filter(|view| view.id.dependency() == self.policy.dependency);
+        self.trace.partitions = own.filter(|view| view.id.partition().is_some()).count();
         self.trace.store_good = self.doors.iter().all(|door| door.health() == StoreHealth::Good);
         let Some(place) = self.places.first() else { return };
         let now_ms = self.read_clock().wall_ms;

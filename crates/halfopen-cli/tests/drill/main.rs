@@ -4,6 +4,7 @@
 
 mod world;
 mod policies;
+mod any_policy;
 mod mutants;
 mod output;
 mod scenarios;

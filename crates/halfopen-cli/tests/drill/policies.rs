@@ -14,7 +14,7 @@ fn is_green(said: &Said) {
 fn the_documented_policy_is_green() {
     let said = World::new().drill_policy(DOCUMENT_OCR, &["--json"]);
     is_green(&said);
-    assert_eq!(said.with("n/a"), ["C4 error inside a success"]);
+    assert_eq!(said.with("n/a"), ["C4 error inside a success", "E3 cheap probe"]);
 }
 
 #[test]
@@ -62,6 +62,19 @@ fn a_policy_that_queues_is_green(keys: &str) {
     let said = World::new().drill_policy(&policy, &["--json"]);
     is_green(&said);
     assert!(said.with("pass").contains(&"A0 whole story".to_owned()), "{:?}", said.rows());
+}
+
+/// A cheap probe goes before real work, and without it a row notices.
+#[test]
+fn a_policy_with_a_cheap_probe_is_green_and_needs_it() {
+    let policy = "dependency_guard:\n  name: ocr\n  timeout_ms: 8000\n  probe: [\"ocr\", \"--ping\"]\n";
+    let world = World::new();
+    let said = world.drill_policy(policy, &["--json", "--row", "E3"]);
+    assert_eq!(said.with("pass"), ["E3 cheap probe"], "{}", said.out);
+    let mutants = world.drill_policy(policy, &["--mutate", "--json", "--row", "E3"]).json();
+    let skipped =
+        mutants["mutants"].as_array().unwrap().iter().find(|one| one["name"] == "cheap probe skipped").unwrap();
+    assert_eq!((&skipped["result"], &skipped["row"]), (&"killed".into(), &"E3 cheap probe".into()));
 }
 
 /// What stays allowed and does not protect: `check` accepts each of these.

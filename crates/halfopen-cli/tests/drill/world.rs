@@ -79,12 +79,23 @@ impl World {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
 
+    /// Returns whether `check` accepts a policy, and what it doubts.
+    pub(crate) fn checked(&self, policy: &str) -> (bool, String) {
+        let file = self.write("policy.yaml", policy).display().to_string();
+        let said = self.halfopen("check", &["--policy", &file]);
+        (said.code == Some(0), said.out + &said.err)
+    }
+
     /// Drills in a cleared environment, in a folder without a policy.
     pub(crate) fn drill(&self, words: &[&str]) -> Said {
+        self.halfopen("drill", words)
+    }
+
+    fn halfopen(&self, command: &str, words: &[&str]) -> Said {
         let built = Path::new(env!("CARGO_BIN_EXE_halfopen")).parent().unwrap();
         let path = format!("{}:{}:/usr/bin:/bin", self.path("bin").display(), built.display());
         let output = Command::new(env!("CARGO_BIN_EXE_halfopen"))
-            .arg("drill")
+            .arg(command)
             .args(words)
             .env_clear()
             .env("HOME", self.home.path())
