@@ -33,7 +33,7 @@ use halfopen_core::time::Timestamp;
 use halfopen_core::verdict::{Class, Verdict};
 
 use crate::clock::Clock;
-use crate::store::{Location, Mark, PATIENCE, Store, StoreError};
+use crate::store::{Files, Location, Mark, PATIENCE, Store, StoreError};
 use lost::Lost;
 use registry::Seats;
 
@@ -89,7 +89,11 @@ pub struct Handle {
 #[derive(Debug)]
 struct Back {
     store: Option<Arc<Store>>,
+    /// Which files the store had when it was lost.
+    before: Option<Files>,
     health: StoreHealth,
+    /// What the store failed with, while it is not good.
+    failed: Option<StoreError>,
     /// Not before then is the store tried again, if it was lost by being busy.
     try_at: Option<Instant>,
     lost: Lost,
@@ -140,7 +144,14 @@ impl Handle {
             seed: Chance::from_seed(seed),
             drawn: AtomicU64::new(0),
             group_commits: AtomicBool::new(false),
-            back: Mutex::new(Back { store: None, health: StoreHealth::Good, try_at: None, lost: Lost::default() }),
+            back: Mutex::new(Back {
+                store: None,
+                before: None,
+                health: StoreHealth::Good,
+                failed: None,
+                try_at: None,
+                lost: Lost::default(),
+            }),
         };
         match Store::open(location, &handle.clock) {
             Ok(store) => {
@@ -280,6 +291,7 @@ impl Handle {
                 return None;
             }
         };
+        self.back().lost.note_seen(route, &seen);
         let now = self.clock.now();
         let account = seen.account.as_ref();
         let regular = |permit: &Permit| permit.kind == PermitKind::Regular;
@@ -319,7 +331,15 @@ impl Handle {
                             return (value, Vec::new());
                         }
                         match decide(&store, route, policy, locked) {
-                            Ok(decided) => return decided,
+                            Ok(decided) => {
+                                // Whoever loses the store next starts from what was decided here, not from before.
+                                if !decided.1.is_empty()
+                                    && let Ok(seen) = registry::look(&store, route)
+                                {
+                                    self.back().lost.note_seen(route, &seen);
+                                }
+                                return decided;
+                            }
                             Err(error) => self.note_unwritable(&error),
                         }
                     }
@@ -348,7 +368,7 @@ impl Handle {
             Some(store) => Arc::clone(store),
             None => {
                 let anchor_ms = self.clock.anchor_ms();
-                match Store::open_within(&self.location, &self.clock, LOST_PATIENCE) {
+                match Store::open_within(&self.location, back.before.as_ref(), &self.clock, LOST_PATIENCE) {
                     Ok(store) => {
                         back.lost.shift(self.clock.anchor_ms().saturating_sub(anchor_ms));
                         if self.group_commits.load(Ordering::Relaxed)
@@ -375,6 +395,7 @@ impl Handle {
             Ok(()) => {
                 back.lost.clear();
                 back.health = StoreHealth::Good;
+                back.failed = None;
                 back.try_at = None;
                 store.set_patience(PATIENCE);
             }
@@ -491,7 +512,15 @@ impl Back {
     /// Notes a failure. `readable` says whether the store could still be read.
     fn note(&mut self, error: &StoreError, readable: bool) {
         let readable = readable
-            && !matches!(error, StoreError::Corrupt { .. } | StoreError::Circuit { .. } | StoreError::Replaced { .. });
+            && !matches!(
+                error,
+                StoreError::Corrupt { .. }
+                    | StoreError::Circuit { .. }
+                    | StoreError::Replaced { .. }
+                    | StoreError::Gone { .. }
+                    | StoreError::ForeignLog { .. }
+            );
+        self.failed = Some(error.again());
         self.try_at = matches!(error, StoreError::Busy { .. }).then(|| Instant::now() + BUSY_PAUSE);
         let mut why = error.to_string();
         if let Some(cause) = std::error::Error::source(error) {
@@ -503,7 +532,9 @@ impl Back {
             }
             self.health = StoreHealth::ReadOnly(why);
         } else {
-            self.store = None;
+            if let Some(store) = self.store.take() {
+                self.before = store.files();
+            }
             self.health = StoreHealth::Lost(why);
         }
     }

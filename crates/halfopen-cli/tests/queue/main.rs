@@ -7,6 +7,7 @@
 mod accepting;
 mod crash;
 mod drain;
+mod faults;
 mod kinds;
 mod leases;
 mod ledger;

@@ -57,7 +57,7 @@ use halfopen_core::snapshot::EventRecord;
 
 pub(super) use sweep::foretell_expiries;
 
-use super::{Handle, Route, StoreHealth, alerts};
+use super::{Handle, Route, alerts};
 use crate::store::jobs::JobRow;
 use crate::store::{Store, StoreError, Txn};
 
@@ -97,10 +97,11 @@ impl Handle {
     fn job_store(&self) -> Result<Arc<Store>, StoreError> {
         match self.store() {
             Some((store, true)) => Ok(store),
-            Some((store, false)) => Err(store.read_only().unwrap_or_else(|| match self.health() {
-                StoreHealth::Good => StoreError::Lost("the store cannot be written".to_owned()),
-                StoreHealth::ReadOnly(why) | StoreHealth::Lost(why) => StoreError::Lost(why),
-            })),
+            // A full disk stays a full disk until it is not: who is told so waits longer than for a lock.
+            Some((store, false)) => Err(store
+                .read_only()
+                .or_else(|| self.back().failed.as_ref().map(StoreError::again))
+                .unwrap_or_else(|| StoreError::Lost("the store cannot be written".to_owned()))),
             None => self.readable(),
         }
     }

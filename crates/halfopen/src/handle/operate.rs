@@ -258,14 +258,14 @@ impl Handle {
     /// What is written changes nothing.
     pub fn check(&self) -> StoreHealth {
         if let Some((store, writable)) = self.store() {
-            match store.due(1) {
+            match store.look_at_file() {
                 Err(error) => self.note_lost(&error),
-                Ok(_) if writable => {
+                Ok(()) if writable => {
                     if let Err(error) = store.transact(|txn| txn.touch()) {
                         self.note_unwritable(&error);
                     }
                 }
-                Ok(_) => {}
+                Ok(()) => {}
             }
         }
         self.health()

@@ -72,11 +72,44 @@ pub enum StoreError {
         #[source]
         cause: SnapshotError,
     },
-    /// The file was removed or replaced while it was in use.
+    /// The file, or its log, was removed or replaced while it was in use.
     #[error("store {} was removed or replaced while it was in use", path.display())]
     Replaced {
         /// The file.
         path: PathBuf,
+    },
+    /// The file was removed while this process used it. It makes no new one in its place: a volume that is not mounted
+    /// for a moment would otherwise hide what was accepted meanwhile.
+    #[error("store {} is gone{}; put it back, or start anew to begin an empty one", path.display(), beside(left))]
+    Gone {
+        /// The file.
+        path: PathBuf,
+        /// Files of it that are still there.
+        left: Vec<PathBuf>,
+    },
+    /// The file is not there, and files that belong to it are: a new one would take over what stands in them.
+    #[error(
+        "store {} is not there, but {} of an earlier one still is; put the store back, or move that aside as well to begin anew",
+        path.display(),
+        listed(left)
+    )]
+    LeftOvers {
+        /// The file.
+        path: PathBuf,
+        /// What is left of an earlier one.
+        left: Vec<PathBuf>,
+    },
+    /// Another file stands in its place, and the log beside it belongs to the one before.
+    #[error(
+        "store {} was replaced while {} still belongs to the one before, and would be written into it; end every halfopen that uses it, move that aside, and start again",
+        path.display(),
+        log.display()
+    )]
+    ForeignLog {
+        /// The file.
+        path: PathBuf,
+        /// The log.
+        log: PathBuf,
     },
     /// It can be read but not written.
     #[error("store {} cannot be written: {cause}", path.display())]
@@ -131,6 +164,9 @@ impl StoreError {
             | Self::Circuit { .. }
             | Self::Job { .. }
             | Self::Replaced { .. }
+            | Self::Gone { .. }
+            | Self::LeftOvers { .. }
+            | Self::ForeignLog { .. }
             | Self::ReadOnly { .. }
             | Self::Full { .. }
             | Self::Busy { .. }
@@ -139,14 +175,16 @@ impl StoreError {
         }
     }
 
-    /// Returns the same error for another caller of the same batch.
-    #[cfg(feature = "sqlite")]
-    pub(super) fn again(&self) -> Self {
+    /// Returns the same error for another caller: of the same batch, or of a store that failed before.
+    pub(crate) fn again(&self) -> Self {
         match self {
             Self::ReadOnly { path, cause } => Self::ReadOnly { path: path.clone(), cause: cause.clone() },
             Self::Full { path, cause } => Self::Full { path: path.clone(), cause: cause.clone() },
             Self::Busy { path, waited } => Self::Busy { path: path.clone(), waited: *waited },
             Self::Replaced { path } => Self::Replaced { path: path.clone() },
+            Self::Gone { path, left } => Self::Gone { path: path.clone(), left: left.clone() },
+            Self::LeftOvers { path, left } => Self::LeftOvers { path: path.clone(), left: left.clone() },
+            Self::ForeignLog { path, log } => Self::ForeignLog { path: path.clone(), log: log.clone() },
             Self::Corrupt { path, cause } => Self::Corrupt { path: path.clone(), cause: cause.clone() },
             Self::Unusable { path, cause } => Self::Unusable { path: path.clone(), cause: cause.clone() },
             Self::BadLocation { .. }
@@ -160,4 +198,12 @@ impl StoreError {
             | Self::Lost(_) => Self::Lost(self.to_string()),
         }
     }
+}
+
+fn listed(files: &[PathBuf]) -> String {
+    files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(" and ")
+}
+
+fn beside(left: &[PathBuf]) -> String {
+    if left.is_empty() { String::new() } else { format!(", and {} of it is still there", listed(left)) }
 }

@@ -47,6 +47,13 @@ use crate::clock::Clock;
 pub use error::StoreError;
 pub use location::Location;
 pub(crate) use payloads::Payloads;
+#[cfg(feature = "sqlite")]
+pub(crate) use sqlite::Files;
+
+/// No store of this build has files.
+#[cfg(not(feature = "sqlite"))]
+#[derive(Clone, Debug)]
+pub(crate) enum Files {}
 
 /// How long a writer waits for other writers of a healthy store.
 pub const PATIENCE: Duration = Duration::from_secs(5);
@@ -121,15 +128,21 @@ impl Store {
     /// file is damaged or no store; otherwise whatever keeps it from being read. A file that can be read but not
     /// written opens.
     pub fn open(location: &Location, clock: &Clock) -> Result<Self, StoreError> {
-        Self::open_within(location, clock, PATIENCE)
+        Self::open_within(location, None, clock, PATIENCE)
     }
 
-    /// As [`Store::open`], with a patience of the caller's choice.
-    pub(crate) fn open_within(location: &Location, clock: &Clock, patience: Duration) -> Result<Self, StoreError> {
+    /// As [`Store::open`], with a patience of the caller's choice. After a store of this process was lost, `before` tells
+    /// which files it had: then none is made, and none is opened that would be mixed with them.
+    pub(crate) fn open_within(
+        location: &Location,
+        before: Option<&Files>,
+        clock: &Clock,
+        patience: Duration,
+    ) -> Result<Self, StoreError> {
         let place = match location {
             Location::Memory => Place::Memory(Box::default()),
             #[cfg(feature = "sqlite")]
-            Location::Sqlite(path) => Place::Sqlite(Box::new(sqlite::Sqlite::open(path, clock, patience)?)),
+            Location::Sqlite(path) => Place::Sqlite(Box::new(sqlite::Sqlite::open(path, before, clock, patience)?)),
             #[cfg(not(feature = "sqlite"))]
             Location::Sqlite(_) => return Err(StoreError::NoSqlite),
         };
@@ -384,6 +397,44 @@ impl Store {
             Place::Sqlite(sqlite) => sqlite.commits(),
         };
         Ok(Mark { commits, version: self.version()? })
+    }
+
+    /// Returns which files the store consists of; `None` if it has none.
+    pub(crate) fn files(&self) -> Option<Files> {
+        match &self.place {
+            Place::Memory(_) => None,
+            #[cfg(feature = "sqlite")]
+            Place::Sqlite(sqlite) => Some(sqlite.files().clone()),
+        }
+    }
+
+    /// Reads what a store is useless without, from where it is kept and not from what was read before.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read.
+    pub(crate) fn look_at_file(&self) -> Result<(), StoreError> {
+        match &self.place {
+            Place::Memory(_) => Ok(()),
+            #[cfg(feature = "sqlite")]
+            Place::Sqlite(sqlite) => sqlite.look_at_file(),
+        }
+    }
+
+    /// Returns what is wrong with the file by the rules of who keeps it, up to `max` findings; reads all of it.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read.
+    pub(crate) fn integrity(&self, max: u32) -> Result<Vec<String>, StoreError> {
+        match &self.place {
+            Place::Memory(_) => {
+                let _ = max;
+                Ok(Vec::new())
+            }
+            #[cfg(feature = "sqlite")]
+            Place::Sqlite(sqlite) => sqlite.integrity(max),
+        }
     }
 
     /// Returns why the store cannot be written, if that is known already.

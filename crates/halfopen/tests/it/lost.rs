@@ -181,3 +181,113 @@ fn folder_that_cannot_be_made_leaves_a_door_in_memory() {
     let pass = granted(door.admit(&route("ocr"), &policy(), Ask::Fresh));
     assert_eq!(door.settle(&route("ocr"), &policy(), pass, &success()), []);
 }
+
+/// S157, S155: a process whose store is removed makes no other in its place, and goes on when it is back.
+#[cfg(feature = "sqlite")]
+#[test]
+fn store_that_is_gone_is_waited_for_and_not_made_anew() {
+    let place = Place::new();
+    let door = door(&place);
+    let disk = place.dir.path().join("aside");
+    fs::create_dir(&disk).unwrap();
+    for ending in ["", "-wal", "-shm"] {
+        let name = format!("halfopen.db{ending}");
+        fs::rename(place.dir.path().join(&name), disk.join(&name)).unwrap();
+    }
+    for _ in 0..3 {
+        assert!(matches!(door.check(), StoreHealth::Lost(why) if why.contains("put it back")), "{:?}", door.health());
+    }
+    assert!(!place.file().exists());
+    for ending in ["-shm", "-wal", ""] {
+        let name = format!("halfopen.db{ending}");
+        fs::rename(disk.join(&name), place.dir.path().join(&name)).unwrap();
+    }
+    assert_eq!(door.check(), StoreHealth::Good);
+}
+
+/// Another file in the place of the store, with the log of the one before: nothing is written into it.
+#[cfg(feature = "sqlite")]
+#[test]
+fn file_that_was_replaced_under_its_log_is_not_opened() {
+    let place = Place::new();
+    let backup = place.dir.path().join("backup.db");
+    drop(halfopen::store::Store::open(&Location::Sqlite(backup.clone()), &Clock::manual(&place.machine)).unwrap());
+    let before = fs::read(&backup).unwrap();
+    let door = door(&place);
+    fail_once(&place, &policy());
+    assert_eq!(door.check(), StoreHealth::Good);
+    fs::rename(&backup, place.file()).unwrap();
+    for _ in 0..3 {
+        let health = door.check();
+        assert!(
+            matches!(&health, StoreHealth::Lost(why) if why.contains("halfopen.db-wal still belongs")),
+            "{health:?}"
+        );
+    }
+    assert_eq!(fs::read(place.file()).unwrap(), before);
+    for ending in ["-wal", "-shm"] {
+        fs::remove_file(format!("{}{ending}", place.file().display())).unwrap();
+    }
+    assert_eq!(door.check(), StoreHealth::Good);
+    assert_eq!(door.circuits(&|_| policy()).unwrap().len(), 0);
+}
+
+/// S157: damage beneath an open store is found by who looks, although everything was read before.
+#[cfg(feature = "sqlite")]
+#[test]
+fn damage_beneath_an_open_store_is_found() {
+    use std::os::unix::fs::FileExt as _;
+    for (what, from, length) in
+        [("all of it", 0, 65_536), ("its beginning", 0, 4096), ("behind the first page", 4096, 61_440)]
+    {
+        let place = Place::new();
+        let door = door(&place);
+        fail_once(&place, &policy());
+        assert_eq!(door.check(), StoreHealth::Good);
+        Connection::open(place.file()).unwrap().execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+        let file = fs::OpenOptions::new().write(true).open(place.file()).unwrap();
+        let length = length.min(file.metadata().unwrap().len() as usize - from);
+        file.write_all_at(&vec![0xA5; length], from as u64).unwrap();
+        let health = door.check();
+        assert!(matches!(&health, StoreHealth::Lost(why) if why.contains("damaged")), "{what}: {health:?}");
+    }
+    let place = Place::new();
+    let door = door(&place);
+    assert_eq!(door.check(), StoreHealth::Good);
+    fs::write(place.file(), "gone").unwrap();
+    assert!(matches!(door.check(), StoreHealth::Lost(why) if why.contains("cut to 4 bytes")));
+}
+
+/// What a log that was written into another file leaves is found by the audit.
+#[cfg(feature = "sqlite")]
+#[test]
+fn audit_finds_a_file_whose_tables_disagree() {
+    let place = Place::new();
+    let door = door(&place);
+    fail_once(&place, &policy());
+    assert!(door.audit().unwrap().is_good());
+    let conn = Connection::open(place.file()).unwrap();
+    conn.execute_batch(
+        "PRAGMA writable_schema = ON; \
+         UPDATE sqlite_schema SET rootpage = (SELECT rootpage FROM sqlite_schema WHERE name = 'jobs_by_wake') \
+         WHERE name = 'events_by_dependency'",
+    )
+    .unwrap();
+    let report = self::door(&place).audit().unwrap();
+    assert!(report.wrong.iter().any(|wrong| wrong.contains("the file is damaged")), "{:?}", report.wrong);
+}
+
+/// S039: who tripped the breaker and loses the store in the next moment does not forget it.
+#[test]
+fn breaker_in_memory_begins_where_the_last_decision_ended() {
+    let place = Place::new();
+    let door = door(&place);
+    for _ in 0..5 {
+        fail(&door);
+    }
+    let aside = place.dir.path().join("aside.db");
+    fs::rename(place.file(), &aside).unwrap();
+    fs::create_dir(place.file()).unwrap();
+    assert_eq!(refused(door.admit(&route("ocr"), &policy(), Ask::Fresh)).reason, RefusalReason::Open);
+    assert!(matches!(door.health(), StoreHealth::Lost(_)));
+}

@@ -75,7 +75,7 @@ fn file_that_was_removed_is_noticed_by_who_has_it_open() {
     let store = place.open().unwrap();
     fs::remove_file(place.file()).unwrap();
     let error = store.transact(|txn| txn.save(&id("a"), &circuit(1), None)).unwrap_err();
-    assert!(matches!(error, StoreError::Replaced { .. }), "{error}");
+    assert!(matches!(error, StoreError::Gone { .. }), "{error}");
     assert!(!place.file().exists());
 }
 
@@ -139,4 +139,85 @@ fn golden_file_of_schema_1_opens() {
     assert_eq!((all[0].id.to_string(), mark(&all[0].circuit)), ("ocr".to_owned(), 1));
     assert_eq!((all[1].id.to_string(), mark(&all[1].circuit)), ("ocr@region=eu".to_owned(), 2));
     assert_eq!(store.events(&EventFilter::default()).unwrap().len(), 2);
+}
+
+/// Returns the log of a place's store, or what its processes share.
+fn beside(place: &Place, ending: &str) -> std::path::PathBuf {
+    format!("{}{ending}", place.file().display()).into()
+}
+
+/// S157: the log of a store that was removed is not written into a new one.
+#[test]
+fn no_store_is_made_beside_what_is_left_of_another() {
+    let place = Place::new();
+    place.open().unwrap().transact(|txn| txn.save(&id("a"), &circuit(1), None)).unwrap();
+    fs::remove_file(place.file()).unwrap();
+    let log = fs::read(beside(&place, "-wal")).unwrap();
+    assert!(!log.is_empty(), "what was committed last stands in the log");
+    let error = place.open().unwrap_err();
+    assert!(matches!(error, StoreError::LeftOvers { .. }) && !error.is_by_design(), "{error}");
+    for word in ["halfopen.db-wal", "halfopen.db-shm", "put the store back, or move that aside"] {
+        assert!(error.to_string().contains(word), "{error}");
+    }
+    assert!(!place.file().exists());
+    assert_eq!(fs::read(beside(&place, "-wal")).unwrap(), log);
+    // What others share of a removed store would mislead whoever opens the new one.
+    fs::remove_file(beside(&place, "-wal")).unwrap();
+    assert!(place.open().unwrap_err().to_string().contains("but "), "{error}");
+    fs::remove_file(beside(&place, "-shm")).unwrap();
+    assert_eq!(place.open().unwrap().all().unwrap().len(), 0);
+}
+
+/// A process goes on in a log that has no name any more as happily as in such a file.
+#[test]
+fn log_that_was_removed_is_noticed_by_who_has_it_open() {
+    let place = Place::new();
+    let store = place.open().unwrap();
+    fs::remove_file(beside(&place, "-wal")).unwrap();
+    let error = store.transact(|txn| txn.save(&id("a"), &circuit(1), None)).unwrap_err();
+    assert!(matches!(error, StoreError::Replaced { .. }), "{error}");
+}
+
+/// S157: whoever takes the right to write away means processes that have the file open, and the superuser, too.
+#[test]
+fn file_that_nobody_may_write_is_read_and_not_written() {
+    let place = Place::new();
+    let store = place.open().unwrap();
+    store.transact(|txn| txn.save(&id("a"), &circuit(1), None)).unwrap();
+    let mode = |mode: u32| fs::set_permissions(place.file(), fs::Permissions::from_mode(mode)).unwrap();
+    mode(0o400);
+    for store in [&store, &place.open().unwrap()] {
+        let error = store.transact(|txn| txn.save(&id("a"), &circuit(2), None)).unwrap_err();
+        assert!(matches!(error, StoreError::ReadOnly { .. }), "{error}");
+        assert!(error.to_string().contains("mode 0400") || error.to_string().contains("read-only"), "{error}");
+        assert_eq!(store.load(&[&id("a")]).unwrap()[0].as_ref().map(mark), Some(1));
+    }
+    mode(0o600);
+    store.transact(|txn| txn.save(&id("a"), &circuit(2), None)).unwrap();
+}
+
+/// A store behind a symbolic link has its log beside the file, not beside the link, and it is written back there.
+#[test]
+fn log_of_a_store_behind_a_link_is_found() {
+    let place = Place::new();
+    fs::create_dir(place.dir.path().join("disk")).unwrap();
+    let real = place.dir.path().join("disk/real.db");
+    drop(Store::open(&Location::Sqlite(real.clone()), &Clock::manual(&place.machine)).unwrap());
+    std::os::unix::fs::symlink(&real, place.file()).unwrap();
+    let mut longest = 0;
+    for n in 0..120 {
+        let store = place.open().unwrap();
+        store
+            .transact(|txn| {
+                txn.save(&id("a"), &circuit(n), None)?;
+                txn.append(&event("a", NOON_MS, "open"))
+            })
+            .unwrap();
+        store.tidy().unwrap();
+        longest = longest.max(fs::metadata(place.dir.path().join("disk/real.db-wal")).unwrap().len());
+    }
+    assert!(longest < 900_000, "{longest}");
+    fs::remove_file(&real).unwrap();
+    assert!(!place.open().unwrap_err().is_by_design());
+    assert!(!real.exists(), "nothing is made where a link leads nowhere");
 }

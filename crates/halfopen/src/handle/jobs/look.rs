@@ -16,6 +16,9 @@ const AUDIT_STEP: usize = 512;
 /// How many findings an audit lists at most; beyond that it says how many more there are.
 const FINDINGS_MAX: usize = 100;
 
+/// How many damages of the file it lists at most.
+const INTEGRITY_MAX: u32 = 20;
+
 /// One job as it can be listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobView {
@@ -203,7 +206,7 @@ impl Handle {
         })
     }
 
-    /// Looks at every job: whether the sums hold, histories are unbroken, no lease is past its end, and every large body
+    /// Looks at the file and at every job: whether the file is whole, the sums hold, histories are unbroken, no lease is past its end, and every large body
     /// is there and belongs to somebody. Sweep first: a lease that has just run out is not wrong until then.
     ///
     /// # Errors
@@ -212,6 +215,9 @@ impl Handle {
     pub fn audit(&self) -> Result<AuditReport, StoreError> {
         let store = self.readable()?;
         let mut report = AuditReport::default();
+        for finding in store.integrity(INTEGRITY_MAX)? {
+            report.find(format!("the file is damaged: {finding}"));
+        }
         store.look(|txn| audit_figures(txn, &mut report))?;
         let mut after = 0;
         loop {

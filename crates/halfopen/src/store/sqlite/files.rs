@@ -1,7 +1,7 @@
 //! Prepares the place of a store file: folders and modes, and the file systems on which it must not lie.
 
 use std::fs::{self, DirBuilder, OpenOptions};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -9,37 +9,167 @@ use super::super::StoreError;
 
 /// The identity of a file, to tell it from one that took its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FileId {
+struct FileId {
     device: u64,
     inode: u64,
 }
 
 impl FileId {
-    /// Returns the identity of the file at `path`.
-    pub(super) fn of(path: &Path) -> io::Result<Self> {
-        fs::metadata(path).map(|file| Self { device: file.dev(), inode: file.ino() })
+    fn of(file: &fs::Metadata) -> Self {
+        Self { device: file.dev(), inode: file.ino() }
+    }
+
+    fn at(path: &Path) -> io::Result<Self> {
+        fs::metadata(path).map(|file| Self::of(&file))
     }
 }
 
+/// The files that an open store consists of.
+///
+/// SQLite works on open files and asks for no name again: a process goes on happily in a file or a log that was
+/// removed, where nobody else will ever see it, and, worse, writes its log back into a removed file while the log is
+/// another store's by now. So every operation looks whether the names still lead to the same files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Files {
+    path: PathBuf,
+    /// Where the log is. SQLite follows links to the file before it adds the ending.
+    log_path: PathBuf,
+    file: FileId,
+    /// `None` where nobody could make one.
+    log: Option<FileId>,
+}
+
+/// No store is shorter than this, in bytes: SQLite's smallest page.
+const FILE_BYTES_MIN: u64 = 512;
+
+/// How every SQLite file begins (<https://www.sqlite.org/fileformat.html>, section 1.2).
+const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+
+impl Files {
+    /// Notes which files stand at `path` now.
+    pub(super) fn at(path: &Path) -> io::Result<Self> {
+        let file = FileId::at(path)?;
+        let log_path = beside(&fs::canonicalize(path)?, "-wal");
+        let log = FileId::at(&log_path).ok();
+        Ok(Self { path: path.to_owned(), log_path, file, log })
+    }
+
+    /// Notes the log, which SQLite makes when it is first read.
+    pub(super) fn note_log(&mut self) {
+        self.log = FileId::at(&self.log_path).ok();
+    }
+
+    pub(super) fn log_path(&self) -> &Path {
+        &self.log_path
+    }
+
+    /// Refuses files that are not those that were opened, and one that was cut to nothing.
+    pub(super) fn still_there(&self) -> Result<(), StoreError> {
+        self.looked_at().map(drop)
+    }
+
+    /// As [`Self::still_there`]; refuses also what its owner took the right to write from. A process that has it open,
+    /// and one of the superuser, could write all the same; who took the right away meant them, too.
+    pub(super) fn still_writable(&self) -> Result<(), StoreError> {
+        let file = self.looked_at()?;
+        if file.mode() & 0o222 == 0 {
+            let cause = format!("nobody has the right to (mode {:04o})", file.mode() & 0o7777);
+            return Err(StoreError::ReadOnly { path: self.path.clone(), cause });
+        }
+        Ok(())
+    }
+
+    fn looked_at(&self) -> Result<fs::Metadata, StoreError> {
+        let replaced =
+            || self.refuse_stranger().err().unwrap_or_else(|| StoreError::Replaced { path: self.path.clone() });
+        let file = fs::metadata(&self.path).map_err(|_| replaced())?;
+        if FileId::of(&file) != self.file {
+            return Err(replaced());
+        }
+        if let Some(log) = self.log
+            && !FileId::at(&self.log_path).is_ok_and(|found| found == log)
+        {
+            return Err(replaced());
+        }
+        if file.len() < FILE_BYTES_MIN {
+            let cause = format!("it is cut to {} bytes", file.len());
+            return Err(StoreError::Corrupt { path: self.path.clone(), cause });
+        }
+        Ok(file)
+    }
+
+    /// Refuses to open what stands there now, after these files were lost, if that would mix two stores or hide one.
+    pub(super) fn refuse_stranger(&self) -> Result<(), StoreError> {
+        let file = FileId::at(&self.path).map_err(|cause| match cause.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+                StoreError::Gone { path: self.path.clone(), left: left_overs(&self.path) }
+            }
+            _ => StoreError::Unusable { path: self.path.clone(), cause: cause.to_string() },
+        })?;
+        if file == self.file {
+            return Ok(());
+        }
+        // Nobody here has this file open, so that reading it drops no lock.
+        let mut begins = [0; MAGIC.len()];
+        if fs::File::open(&self.path).and_then(|mut file| file.read_exact(&mut begins)).is_ok() && begins != *MAGIC {
+            let cause = "file is not a database".to_owned();
+            return Err(StoreError::Corrupt { path: self.path.clone(), cause });
+        }
+        let log = fs::metadata(&self.log_path).ok().filter(|log| log.len() > 0);
+        if log.is_some_and(|log| Some(FileId::of(&log)) == self.log) {
+            return Err(StoreError::ForeignLog { path: self.path.clone(), log: self.log_path.clone() });
+        }
+        Ok(())
+    }
+}
+
+/// Returns which files of the store at `path` are there beside it: its log, if something is in it, and what processes
+/// that have it open share.
+fn left_overs(path: &Path) -> Vec<PathBuf> {
+    let log = beside(path, "-wal");
+    let shared = beside(path, "-shm");
+    let mut left = Vec::new();
+    if fs::metadata(&log).is_ok_and(|log| log.len() > 0) {
+        left.push(log);
+    }
+    if shared.exists() {
+        left.push(shared);
+    }
+    left
+}
+
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
 /// Makes the folders (0700) and the file (0600) if they are absent, and refuses file systems on which SQLite's locks
-/// do not hold. Returns the absolute path and the file's identity.
+/// do not hold. Returns the absolute path.
 ///
 /// A new file is made under another name by `make` and moved into place whole, so that nobody ever sees a store
 /// without a schema, and two hundred first processes do not queue for the right to make it. It is made with its mode
 /// because SQLite would make it readable for everybody; `-wal` and `-shm` take over its mode. What exists keeps its
 /// mode: it is its owner's business.
-pub(super) fn prepare(
-    path: &Path,
-    make: impl FnOnce(&Path) -> Result<(), StoreError>,
-) -> Result<(PathBuf, FileId), StoreError> {
+///
+/// None is made beside the log of an earlier one: nothing in a log says which file it belongs to, and SQLite would
+/// write its pages into the new file.
+pub(super) fn prepare(path: &Path, make: impl FnOnce(&Path) -> Result<(), StoreError>) -> Result<PathBuf, StoreError> {
     let unusable = |cause: io::Error| StoreError::Unusable { path: path.to_owned(), cause: cause.to_string() };
     // Also keeps SQLite from reading a name like `file:x?mode=memory` as a URI.
     let absolute = std::path::absolute(path).map_err(unusable)?;
     refuse_network(&absolute)?;
-    match FileId::of(&absolute) {
-        Ok(id) => return Ok((absolute, id)),
-        Err(missing) if missing.kind() == io::ErrorKind::NotFound => {}
-        Err(cause) => return Err(unusable(cause)),
+    if is_there(&absolute).map_err(unusable)? {
+        return Ok(absolute);
+    }
+    let left = left_overs(&absolute);
+    if !left.is_empty() {
+        // Another process may have made the store, and begun its log, since it was looked for.
+        return if is_there(&absolute).map_err(unusable)? {
+            Ok(absolute)
+        } else {
+            Err(StoreError::LeftOvers { path: absolute, left })
+        };
     }
     if let Some(folder) = absolute.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(unusable)?;
@@ -50,8 +180,15 @@ pub(super) fn prepare(
     if placed.is_err() {
         let _ = fs::remove_file(&draft);
     }
-    placed?;
-    FileId::of(&absolute).map(|id| (absolute, id)).map_err(unusable)
+    placed.map(|()| absolute)
+}
+
+fn is_there(path: &Path) -> io::Result<bool> {
+    match fs::metadata(path) {
+        Ok(_) => Ok(true),
+        Err(missing) if missing.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(cause) => Err(cause),
+    }
 }
 
 /// Makes an empty file. It is closed at once, before SQLite opens it: closing any handle of a file drops the locks that
@@ -178,7 +315,7 @@ mod tests {
     #[test]
     fn new_store_is_readable_for_its_owner_only() {
         let dir = tempfile::tempdir().unwrap();
-        let (path, _) = prepare(&dir.path().join("a/b/h.db"), |_| Ok(())).unwrap();
+        let path = prepare(&dir.path().join("a/b/h.db"), |_| Ok(())).unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(&path), 0o600);
         assert_eq!(mode(path.parent().unwrap()), 0o700);

@@ -456,7 +456,7 @@ mod tests {
     fn a_page_of_jobs_looks_at_no_other_job_and_sorts_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("h.db");
-        drop(super::super::Sqlite::open(&path, &Clock::system(), std::time::Duration::from_secs(5)).unwrap());
+        drop(super::super::Sqlite::open(&path, None, &Clock::system(), std::time::Duration::from_secs(5)).unwrap());
         let conn = rusqlite::Connection::open(&path).unwrap();
         for (rest, found_by) in [
             (AFTER_ON_SHELF, "SEARCH jobs USING INDEX jobs_by_shelf (lane=? AND shelf=? AND rowid>?)"),

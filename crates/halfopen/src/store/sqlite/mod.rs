@@ -16,7 +16,6 @@ mod jobs;
 mod schema;
 mod writer;
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -34,7 +33,7 @@ use rusqlite::{
 use super::{EventFilter, JournalEntry, Payloads, StoreError, Stored, Txn};
 use crate::clock::{Boot, Clock};
 use contend::contend;
-use files::FileId;
+pub(crate) use files::Files;
 use writer::{Change, Turn, Writer};
 
 pub(super) use draft::Draft;
@@ -52,12 +51,16 @@ const LOG_TIMES_MAX: u64 = 4;
 const TIMELINE: &str = "SELECT body FROM events WHERE dependency = ?1 AND at_ms >= ?2 AND (transition OR NOT ?3) \
                         ORDER BY at_ms DESC, seq DESC LIMIT ?4";
 
+/// Forgets what was read, and reads a page or two of each table again.
+const LOOK: &str = "PRAGMA shrink_memory; SELECT count(*) FROM sqlite_schema; SELECT * FROM boot; \
+    SELECT id FROM circuits LIMIT 1; SELECT max(seq) FROM events; SELECT max(seq) FROM jobs; SELECT max(id) FROM lanes; \
+    SELECT max(wake_at_ms) FROM jobs";
+
 /// The store in a SQLite file.
 #[derive(Debug)]
 pub(super) struct Sqlite {
     path: PathBuf,
-    log_path: PathBuf,
-    file: FileId,
+    files: Files,
     line: Mutex<Line>,
     patience_ms: AtomicU64,
     /// What this connection committed; SQLite's own number leaves that out.
@@ -93,16 +96,24 @@ struct Failure<'a> {
 }
 
 impl Sqlite {
-    pub(super) fn open(path: &Path, clock: &Clock, patience: Duration) -> Result<Self, StoreError> {
-        let (path, file) = files::prepare(path, schema::make)?;
+    /// Opens the store at `path`; makes one if there is none, and there was none `before`.
+    pub(super) fn open(
+        path: &Path,
+        before: Option<&Files>,
+        clock: &Clock,
+        patience: Duration,
+    ) -> Result<Self, StoreError> {
+        if let Some(before) = before {
+            before.refuse_stranger()?;
+        }
+        let path = files::prepare(path, schema::make)?;
         let failure = Failure { path: &path, patience };
+        let files =
+            Files::at(&path).map_err(|cause| StoreError::Unusable { path: path.clone(), cause: cause.to_string() })?;
         let conn = connect(&path).map_err(|cause| failure.of(cause))?;
         schema::ensure(&conn, failure)?;
-        let mut log_path = OsString::from(&path);
-        log_path.push("-wal");
-        let sqlite = Self {
-            log_path: log_path.into(),
-            file,
+        let mut sqlite = Self {
+            files,
             line: Mutex::new(Line::new(conn)),
             patience_ms: AtomicU64::new(millis(patience)),
             commits: AtomicU64::new(0),
@@ -111,8 +122,14 @@ impl Sqlite {
             writer: OnceLock::new(),
             path,
         };
+        sqlite.files.note_log();
         sqlite.adopt_boot(clock)?;
         Ok(sqlite)
+    }
+
+    /// Returns which files it consists of.
+    pub(super) fn files(&self) -> &Files {
+        &self.files
     }
 
     /// Lets the clock adopt the anchor of this boot, and writes one if the file was last used in another.
@@ -277,7 +294,7 @@ impl Sqlite {
         let Some(writer) = self.writer.get() else {
             return then(self.transact_with(Synchronous::Full, clock, decide));
         };
-        if let Err(error) = self.still_there() {
+        if let Err(error) = self.files.still_writable() {
             return then(Err(error));
         }
         writer.submit(Box::new(Pending { decide, value: None, then }), self.failure());
@@ -292,7 +309,7 @@ impl Sqlite {
         let connected = || connect(&self.path).map(Line::new).map_err(|cause| failure.of(cause));
         let (mut line, log) = (connected()?, connected()?);
         line.synchronous = Synchronous::Full;
-        let started = Writer::start(&self.path, line, log, failure.patience, clock, &self.turn);
+        let started = Writer::start(&self.files, &self.path, line, log, failure.patience, clock, &self.turn);
         let writer =
             started.map_err(|cause| StoreError::Unusable { path: self.path.clone(), cause: cause.to_string() })?;
         // Of two that start at once one is dropped, and with it its threads.
@@ -305,7 +322,7 @@ impl Sqlite {
         clock: &Clock,
         questions: impl FnOnce(&Txn<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        self.still_there()?;
+        self.files.still_there()?;
         let failure = self.failure();
         let line = self.line();
         let tx = contend(failure.patience, || Transaction::new_unchecked(&line.conn, TransactionBehavior::Deferred))
@@ -329,7 +346,7 @@ impl Sqlite {
         clock: &Clock,
         decide: impl FnOnce(&mut Txn<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        self.still_there()?;
+        self.files.still_writable()?;
         let failure = self.failure();
         let mut line = self.line();
         // SQLite begins a reading transaction where a writing one is impossible, and commits it without a word.
@@ -356,12 +373,13 @@ impl Sqlite {
         if self.writer.get().is_some() {
             return Ok(());
         }
-        let length = std::fs::metadata(&self.log_path).map_or(0, |log| log.len());
+        let length = std::fs::metadata(self.files.log_path()).map_or(0, |log| log.len());
         let is_due = length > LOG_BYTES_MAX * LOG_TIMES_MAX
             || (length > LOG_BYTES_MAX && fastrand::u32(0..WRITE_BACK_ONE_IN) == 0);
         if !is_due {
             return Ok(());
         }
+        self.files.still_there()?;
         let line = self.line();
         line.conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).map_err(|cause| self.failure().of(cause))
     }
@@ -375,7 +393,27 @@ impl Sqlite {
     }
 
     pub(super) fn read_only(&self) -> Option<StoreError> {
-        self.line().refuse_read_only(self.failure()).err()
+        let refused = self.line().refuse_read_only(self.failure()).err();
+        refused.or_else(|| self.files.still_writable().err())
+    }
+
+    /// Reads the beginning of the file and of every table that decides, from the file and not from what was read
+    /// before: damage beneath an open store is otherwise found when it is too late.
+    pub(super) fn look_at_file(&self) -> Result<(), StoreError> {
+        self.files.still_there()?;
+        let failure = self.failure();
+        let line = self.line();
+        // Pages that are in the log are whole there, whatever stands in the file.
+        contend(failure.patience, || line.conn.execute_batch(LOOK)).map_err(|cause| failure.of(cause))
+    }
+
+    /// Returns what is wrong with the file by SQLite's own rules, up to `max` findings; reads all of it.
+    pub(super) fn integrity(&self, max: u32) -> Result<Vec<String>, StoreError> {
+        self.read(|conn| {
+            let mut query = conn.prepare(&format!("PRAGMA integrity_check({max})"))?;
+            let found = query.query_map([], |row| row.get::<_, String>(0))?.collect::<rusqlite::Result<Vec<_>>>()?;
+            Ok(found.into_iter().filter(|finding| finding != "ok").collect())
+        })
     }
 
     pub(super) fn set_patience(&self, patience: Duration) {
@@ -383,18 +421,10 @@ impl Sqlite {
     }
 
     fn read<T>(&self, query: impl Fn(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
-        self.still_there()?;
+        self.files.still_there()?;
         let failure = self.failure();
         let line = self.line();
         contend(failure.patience, || query(&line.conn)).map_err(|cause| failure.of(cause))
-    }
-
-    /// SQLite goes on happily in a file that has no name any more; others would never see it.
-    fn still_there(&self) -> Result<(), StoreError> {
-        match FileId::of(&self.path) {
-            Ok(file) if file == self.file => Ok(()),
-            Ok(_) | Err(_) => Err(StoreError::Replaced { path: self.path.clone() }),
-        }
     }
 
     fn decode(&self, id: &str, form: &str, now: Timestamp) -> Result<Circuit, StoreError> {
@@ -548,7 +578,7 @@ mod tests {
     fn full_disk_is_reported_as_such_and_nothing_is_half_done() {
         let dir = tempfile::tempdir().unwrap();
         let clock = Clock::system();
-        let sqlite = Sqlite::open(&dir.path().join("h.db"), &clock, Duration::from_secs(5)).unwrap();
+        let sqlite = Sqlite::open(&dir.path().join("h.db"), None, &clock, Duration::from_secs(5)).unwrap();
         let pages: i64 = sqlite.line().conn.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
         sqlite.line().conn.pragma_update(None, "max_page_count", pages).unwrap();
         let mut saved = 0;
@@ -568,7 +598,7 @@ mod tests {
     fn journal_keeps_no_more_than_its_bound() {
         let dir = tempfile::tempdir().unwrap();
         let clock = Clock::system();
-        let sqlite = Sqlite::open(&dir.path().join("h.db"), &clock, Duration::from_secs(5)).unwrap();
+        let sqlite = Sqlite::open(&dir.path().join("h.db"), None, &clock, Duration::from_secs(5)).unwrap();
         let insert = |seq: u32| {
             let line = sqlite.line();
             let sql = "INSERT INTO events (seq, at_ms, dependency, transition, body) VALUES (?1, ?2, 'a', 0, '')";
@@ -594,8 +624,8 @@ mod tests {
     fn reader_that_never_writes_sets_nothing_up_for_it() {
         let dir = tempfile::tempdir().unwrap();
         let clock = Clock::system();
-        drop(Sqlite::open(&dir.path().join("h.db"), &clock, Duration::from_secs(5)).unwrap());
-        let sqlite = Sqlite::open(&dir.path().join("h.db"), &clock, Duration::from_secs(5)).unwrap();
+        drop(Sqlite::open(&dir.path().join("h.db"), None, &clock, Duration::from_secs(5)).unwrap());
+        let sqlite = Sqlite::open(&dir.path().join("h.db"), None, &clock, Duration::from_secs(5)).unwrap();
         sqlite.all(clock.now()).unwrap();
         assert!(!sqlite.line().can_write);
     }
@@ -604,7 +634,7 @@ mod tests {
     #[test]
     fn a_timeline_looks_at_one_dependency_and_sorts_nothing() {
         let dir = tempfile::tempdir().unwrap();
-        let sqlite = Sqlite::open(&dir.path().join("h.db"), &Clock::system(), Duration::from_secs(5)).unwrap();
+        let sqlite = Sqlite::open(&dir.path().join("h.db"), None, &Clock::system(), Duration::from_secs(5)).unwrap();
         let plan = sqlite.read(|conn| {
             let mut query = conn.prepare(&format!("EXPLAIN QUERY PLAN {TIMELINE}"))?;
             let steps = query.query_map(params!["a", 0, false, 10], |row| row.get::<_, String>(3))?;

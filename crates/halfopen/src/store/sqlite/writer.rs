@@ -27,7 +27,7 @@ use rusqlite::{Transaction, TransactionBehavior};
 
 use super::contend::contend;
 use super::draft::Draft;
-use super::{Failure, Line, Synchronous};
+use super::{Failure, Files, Line, Synchronous};
 use crate::clock::Clock;
 use crate::store::{self, StoreError, Txn};
 
@@ -154,6 +154,7 @@ impl std::fmt::Debug for Queue {
 /// What the writing thread works with.
 struct Work {
     line: Line,
+    files: Files,
     path: PathBuf,
     patience: Duration,
     clock: Clock,
@@ -164,6 +165,7 @@ struct Work {
 impl Writer {
     /// Starts the threads. `line` writes, `log` writes the log back.
     pub(super) fn start(
+        files: &Files,
         path: &Path,
         line: Line,
         log: Line,
@@ -174,6 +176,7 @@ impl Writer {
         let queue = Arc::new(Queue::default());
         let mut work = Work {
             line,
+            files: files.clone(),
             path: path.to_owned(),
             patience,
             clock: clock.clone(),
@@ -183,9 +186,8 @@ impl Writer {
         let mut writer = Self { queue: Arc::clone(&queue), threads: Vec::new() };
         let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
         writer.threads.push(named("halfopen-jobs").spawn(move || work.run())?);
-        let mut log_path = std::ffi::OsString::from(path);
-        log_path.push("-wal");
-        writer.threads.push(named("halfopen-log").spawn(move || write_back(&queue, &log, Path::new(&log_path)))?);
+        let files = files.clone();
+        writer.threads.push(named("halfopen-log").spawn(move || write_back(&queue, &log, &files))?);
         Ok(writer)
     }
 
@@ -305,6 +307,7 @@ impl Work {
 
     fn transact(&mut self, act: impl FnOnce(&Queue, &mut Txn<'_>) -> Result<(), StoreError>) -> Result<(), StoreError> {
         let failure = Failure { path: &self.path, patience: self.patience };
+        self.files.still_writable()?;
         self.line.prepare_to_write(Synchronous::Full, failure)?;
         let conn = &self.line.conn;
         let began = Instant::now();
@@ -323,6 +326,8 @@ impl Work {
         act(&self.queue, &mut txn)?;
         txn.finish()?;
         drop(txn);
+        // Nothing is looked at after this: a change that was made must not be told as one that was not, or its caller does
+        // by itself what is done once more when the files are back.
         tx.commit().map_err(|cause| failure.of(cause))
     }
 }
@@ -342,14 +347,24 @@ fn make(change: &mut dyn Change, txn: &mut Txn<'_>) -> Result<(), StoreError> {
 fn is_everybodys(error: &StoreError) -> bool {
     matches!(
         error,
-        StoreError::Full { .. } | StoreError::ReadOnly { .. } | StoreError::Busy { .. } | StoreError::Replaced { .. }
+        StoreError::Full { .. }
+            | StoreError::ReadOnly { .. }
+            | StoreError::Busy { .. }
+            | StoreError::Replaced { .. }
+            | StoreError::Gone { .. }
+            | StoreError::ForeignLog { .. }
+            | StoreError::Corrupt { .. }
     )
 }
 
 /// Writes the log back while there is something to write back, until the writer stops.
-fn write_back(queue: &Queue, log: &Line, log_path: &Path) {
+fn write_back(queue: &Queue, log: &Line, files: &Files) {
     // What cannot be done now, because somebody reads or writes, is done the next time.
     let checkpoint = |how: &str| -> i64 {
+        // A log that is not beside this file any more may be another store's by now.
+        if files.still_there().is_err() {
+            return 0;
+        }
         let sql = format!("PRAGMA wal_checkpoint({how})");
         log.conn.query_row(&sql, [], |row| row.get(1)).unwrap_or(0)
     };
@@ -364,7 +379,7 @@ fn write_back(queue: &Queue, log: &Line, log_path: &Path) {
             if checkpoint("PASSIVE") > LOG_FRAMES_MAX {
                 checkpoint("RESTART");
             }
-        } else if std::fs::metadata(log_path).is_ok_and(|log| log.len() > LOG_BYTES_IDLE) {
+        } else if std::fs::metadata(files.log_path()).is_ok_and(|log| log.len() > LOG_BYTES_IDLE) {
             checkpoint("TRUNCATE");
         }
         let (held, _) = queue.stopping.wait_timeout(queue.lock(), LOG_LOOK).unwrap_or_else(PoisonError::into_inner);
