@@ -388,6 +388,11 @@ impl Handle {
                 }
             }
         };
+        // What little fits into the log would bring a full disk back and lose it again with every second change.
+        if let (Some(StoreError::Full { .. }), Err(error)) = (&back.failed, store.has_room()) {
+            back.note(&error, true);
+            return;
+        }
         // Replaying is worth a transaction of its own: what it changes must be there before anybody is admitted.
         let lost = &back.lost;
         let chance = self.chance();

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use halfopen::handle::StoreHealth;
 use halfopen::handle::jobs::Claim;
 use halfopen_core::job::JobKind;
 use halfopen_core::permit::RefusalReason;
@@ -26,6 +27,8 @@ use super::{Pace, Quota, Shop};
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// Nobody asks the door again sooner.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
+/// How often a line that leaves the store alone looks whether others found it good; that asks nobody.
+const GOOD_AGAIN_LOOK: Duration = Duration::from_millis(250);
 /// How long nothing is claimed after a fault of our own.
 const PAUSE_FAULT: Duration = Duration::from_secs(10);
 
@@ -59,6 +62,8 @@ enum Next {
     Ask,
     /// Rest for so long, or until something held has ended. What is enqueued meanwhile changes nothing.
     Rest(Duration),
+    /// Rest for so long, or until the store is known to be good again.
+    Recover(Duration),
     /// Sleep until something is enqueued; at most so long, if time changes a job by itself.
     Sleep(Option<Duration>),
 }
@@ -109,7 +114,7 @@ impl Line {
             }
             let next = match next {
                 Next::Sleep(_) => Next::Rest(PAUSE_MIN.saturating_mul(10)),
-                Next::Ask | Next::Rest(_) => next,
+                Next::Ask | Next::Rest(_) | Next::Recover(_) => next,
             };
             self.rest(next).await;
         }
@@ -163,7 +168,7 @@ impl Line {
                 said.why = Some(error.to_string());
                 let pause = self.trouble.met(&self.dependency, &error);
                 said.again_in = Some(pause);
-                return Next::Rest(pause);
+                return Next::Recover(pause);
             }
         };
         match claim {
@@ -216,6 +221,7 @@ impl Line {
         let (pause, listens) = match next {
             Next::Ask => return,
             Next::Rest(pause) => (Some(pause), false),
+            Next::Recover(pause) => return self.recover(pause).await,
             Next::Sleep(pause) => (pause, true),
         };
         let timer = async {
@@ -231,6 +237,25 @@ impl Line {
             Some(done) = self.held.join_next() => done,
         };
         self.note(done.ok());
+    }
+
+    /// Leaves a store that failed alone for so long, unless somebody else of this process finds it good before: a person who
+    /// made room does not wait half a minute for the queue to move.
+    async fn recover(&self, pause: Duration) {
+        let is_good = || self.shop.handle.health() == StoreHealth::Good;
+        let until = Instant::now() + pause;
+        // What is good and failed all the same was no fault of the store's.
+        let may_end = !is_good();
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || (may_end && is_good()) {
+                return;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(left.min(GOOD_AGAIN_LOOK)) => {}
+                () = self.shop.stop.finishing() => return,
+            }
+        }
     }
 
     /// Notes what became of something that was held. A panic is no news of the job: its lease runs out.

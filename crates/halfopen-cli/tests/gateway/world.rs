@@ -57,6 +57,8 @@ pub(crate) struct Starting {
     words: Vec<String>,
     variables: Vec<(String, String)>,
     files_max: Option<u32>,
+    /// Whether a write beyond a limit on files fails instead of killing.
+    outlives: bool,
 }
 
 impl Starting {
@@ -64,14 +66,14 @@ impl Starting {
         let home = Arc::new(tempfile::tempdir().unwrap());
         std::fs::write(home.path().join("policy.yaml"), policy).unwrap();
         let words = ["serve", "--policy", "policy.yaml", "--listen", "127.0.0.1:0"];
-        Self { home, words: words.map(str::to_owned).into(), variables: Vec::new(), files_max: None }
+        Self { home, words: words.map(str::to_owned).into(), variables: Vec::new(), files_max: None, outlives: false }
     }
 
     /// One more gateway in the home of another: with its policy, on its store.
     pub(crate) fn beside(gateway: &Gateway) -> Self {
         let words = ["serve", "--policy", "policy.yaml", "--listen", "127.0.0.1:0"];
         let words = words.map(str::to_owned).into();
-        Self { home: Arc::clone(&gateway.home), words, variables: Vec::new(), files_max: None }
+        Self { home: Arc::clone(&gateway.home), words, variables: Vec::new(), files_max: None, outlives: false }
     }
 
     pub(crate) fn word(mut self, word: &str) -> Self {
@@ -123,11 +125,24 @@ impl Starting {
         self
     }
 
+    /// Lets a write beyond a limit on the length of files fail instead of killing it.
+    pub(crate) fn outlives_file_limits(mut self) -> Self {
+        self.outlives = true;
+        self
+    }
+
     pub(crate) fn start(self) -> Gateway {
         let mut command = command(self.home.path(), &self.words);
-        if let Some(files) = self.files_max {
+        if self.outlives || self.files_max.is_some() {
             let mut limited = Command::new("sh");
-            let script = format!("ulimit -S -n {}; ulimit -H -n {files}; exec \"$@\"", files / 2);
+            let mut script = String::new();
+            if let Some(files) = self.files_max {
+                script.push_str(&format!("ulimit -S -n {}; ulimit -H -n {files}; ", files / 2));
+            }
+            if self.outlives {
+                script.push_str("trap '' XFSZ; ");
+            }
+            script.push_str("exec \"$@\"");
             limited.args(["-c", &script, "sh"]).arg(command.get_program()).args(command.get_args());
             limited.env_clear().envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
             limited.current_dir(self.home.path()).stdin(Stdio::null());
@@ -253,6 +268,13 @@ impl Gateway {
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
         kill_process(pid, signal).unwrap();
+    }
+
+    /// Limits the length of the files it writes, in bytes, from now on.
+    pub(crate) fn limit_files(&self, bytes: Option<u64>) {
+        use rustix::process::{Resource, Rlimit, prlimit};
+        let pid = Pid::from_child(&self.child);
+        prlimit(Some(pid), Resource::Fsize, Rlimit { current: bytes, maximum: None }).unwrap();
     }
 
     /// Waits until it has ended.

@@ -6,8 +6,14 @@
 
 mod accepting;
 mod crash;
+#[expect(clippy::unwrap_used, reason = "a disk that cannot be built is a failed test")]
+mod disk;
 mod drain;
 mod faults;
+mod full;
+mod herd;
+#[expect(clippy::unwrap_used, reason = "a lock that is not to be had is a failed test")]
+mod hiccups;
 mod kinds;
 mod leases;
 mod ledger;

@@ -255,18 +255,20 @@ impl Handle {
     }
 
     /// Reads and writes the store now, and tries a lost one again; for readiness checks of programs that may be idle.
-    /// What is written changes nothing.
+    /// What is written changes nothing. A disk without room is no store to be ready with, also while what is small still
+    /// fits: that is told here, and breakers go on in the store until something does not.
     pub fn check(&self) -> StoreHealth {
-        if let Some((store, writable)) = self.store() {
-            match store.look_at_file() {
-                Err(error) => self.note_lost(&error),
-                Ok(()) if writable => {
-                    if let Err(error) = store.transact(|txn| txn.touch()) {
-                        self.note_unwritable(&error);
-                    }
+        let Some((store, writable)) = self.store() else { return self.health() };
+        match store.look_at_file() {
+            Err(error) => self.note_lost(&error),
+            Ok(()) if writable => {
+                if let Err(error) = store.transact(|txn| txn.touch()) {
+                    self.note_unwritable(&error);
+                } else if let Err(full) = store.has_room() {
+                    return StoreHealth::ReadOnly(full.to_string());
                 }
-                Ok(()) => {}
             }
+            Ok(()) => {}
         }
         self.health()
     }

@@ -175,6 +175,28 @@ impl StoreError {
         }
     }
 
+    /// Returns whether it is certain that nothing of a change reached the file, so that what was prepared for it may go.
+    pub(crate) fn is_certain(&self) -> bool {
+        match self {
+            Self::BadLocation { .. }
+            | Self::NoPostgres
+            | Self::NoSqlite
+            | Self::NoHome
+            | Self::NetworkFileSystem { .. }
+            | Self::NewerSchema { .. }
+            | Self::Replaced { .. }
+            | Self::Gone { .. }
+            | Self::LeftOvers { .. }
+            | Self::ForeignLog { .. }
+            | Self::ReadOnly { .. }
+            | Self::Full { .. }
+            | Self::Busy { .. } => true,
+            Self::Corrupt { .. } | Self::Circuit { .. } | Self::Job { .. } | Self::Lost(_) | Self::Unusable { .. } => {
+                false
+            }
+        }
+    }
+
     /// Returns the same error for another caller: of the same batch, or of a store that failed before.
     pub(crate) fn again(&self) -> Self {
         match self {

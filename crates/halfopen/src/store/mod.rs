@@ -408,6 +408,32 @@ impl Store {
         }
     }
 
+    /// Refuses files that are not those that were opened: before something is put beside them.
+    ///
+    /// # Errors
+    ///
+    /// If they were removed or replaced.
+    pub(crate) fn still_there(&self) -> Result<(), StoreError> {
+        match &self.place {
+            Place::Memory(_) => Ok(()),
+            #[cfg(feature = "sqlite")]
+            Place::Sqlite(sqlite) => sqlite.files().still_there(),
+        }
+    }
+
+    /// Refuses a disk that has no room for the next changes.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Full`].
+    pub(crate) fn has_room(&self) -> Result<(), StoreError> {
+        match &self.place {
+            Place::Memory(_) => Ok(()),
+            #[cfg(feature = "sqlite")]
+            Place::Sqlite(sqlite) => sqlite.files().has_room(),
+        }
+    }
+
     /// Reads what a store is useless without, from where it is kept and not from what was read before.
     ///
     /// # Errors

@@ -47,7 +47,11 @@ impl Payloads {
 
     fn write(&self, draft: &Path, body: &[u8]) -> io::Result<()> {
         if !self.folder.is_dir() {
-            DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+            // Not the folders above it: where the store's own folder is gone, nothing belongs.
+            match DirBuilder::new().mode(0o700).create(&self.folder) {
+                Err(exists) if exists.kind() == io::ErrorKind::AlreadyExists => {}
+                other => other?,
+            }
             if let Some(parent) = self.folder.parent() {
                 File::open(parent)?.sync_all()?;
             }

@@ -233,12 +233,15 @@ fn concluded(
     file: Option<String>,
     outcome: Result<Result<Accepted, EnqueueError>, StoreError>,
 ) -> Result<Accepted, EnqueueError> {
-    let outcome = outcome?;
-    let needed = matches!(outcome, Ok(Accepted::New(_)));
+    let needed = match &outcome {
+        Ok(outcome) => matches!(outcome, Ok(Accepted::New(_))),
+        // On a full disk it would take room for an hour.
+        Err(error) => !error.is_certain(),
+    };
     if let (false, Some(files), Some(file)) = (needed, files, file) {
         files.forget(&[file]);
     }
-    outcome
+    outcome?
 }
 
 fn prepare(store: &Store, new: NewJob) -> Result<Prepared, StoreError> {
@@ -258,7 +261,10 @@ fn prepare(store: &Store, new: NewJob) -> Result<Prepared, StoreError> {
     }
     let order = order_key.map(|key| order_digest(&dependency, &key));
     let body = match store.payloads() {
-        Some(files) if body.len() > INLINE_BYTES_MAX => Body::File(files.keep(&body)?),
+        Some(files) if body.len() > INLINE_BYTES_MAX => {
+            store.still_there()?;
+            Body::File(files.keep(&body)?)
+        }
         Some(_) | None => Body::Inline(body),
     };
     let payload = Payload { head, body };

@@ -42,6 +42,9 @@ pub(crate) struct Files {
 /// No store is shorter than this, in bytes: SQLite's smallest page.
 const FILE_BYTES_MIN: u64 = 512;
 
+/// A disk with less room than this, in bytes, counts as full: a batch of changes and a write-back need about as much.
+const ROOM_BYTES_MIN: u64 = 256 * 1024;
+
 /// How every SQLite file begins (<https://www.sqlite.org/fileformat.html>, section 1.2).
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
@@ -64,7 +67,7 @@ impl Files {
     }
 
     /// Refuses files that are not those that were opened, and one that was cut to nothing.
-    pub(super) fn still_there(&self) -> Result<(), StoreError> {
+    pub(in crate::store) fn still_there(&self) -> Result<(), StoreError> {
         self.looked_at().map(drop)
     }
 
@@ -96,6 +99,20 @@ impl Files {
             return Err(StoreError::Corrupt { path: self.path.clone(), cause });
         }
         Ok(file)
+    }
+
+    /// Refuses a disk on which the next changes would find no room. A few may still fit into what the log has already.
+    pub(in crate::store) fn has_room(&self) -> Result<(), StoreError> {
+        let Some(disk) = self.path.parent().and_then(|folder| rustix::fs::statvfs(folder).ok()) else {
+            // Who cannot be asked is tried.
+            return Ok(());
+        };
+        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+        if free < ROOM_BYTES_MIN {
+            let cause = format!("{free} bytes are free, {ROOM_BYTES_MIN} are needed");
+            return Err(StoreError::Full { path: self.path.clone(), cause });
+        }
+        Ok(())
     }
 
     /// Refuses to open what stands there now, after these files were lost, if that would mix two stores or hide one.
