@@ -1,7 +1,7 @@
 //! `/healthz` and `/readyz`.
 
 use crate::stub::Stub;
-use crate::world::{gateway, until};
+use crate::world::{Starting, gateway, policy, until};
 
 #[test]
 fn an_open_breaker_does_not_make_the_gateway_unready() {
@@ -55,5 +55,19 @@ fn a_store_that_cannot_be_written_is_found_by_who_asks() {
     assert_eq!(answer.json()["reason"], "store_read_only");
     assert!(answer.json()["detail"].as_str().unwrap().contains("no room"), "{}", answer.text());
     conn.execute_batch("DROP TRIGGER no").unwrap();
+    until("it is ready", || gateway.ask("GET", "/readyz", &[], "").status == 200);
+}
+
+/// S157, S155: a store whose every write fails is no store to be ready with, and it is one again by itself.
+#[test]
+fn a_store_whose_writes_fail_is_found_and_comes_back() {
+    let stub = Stub::start();
+    let gateway = Starting::new(&policy(&stub.url(), "")).outlives_file_limits().start();
+    assert_eq!(gateway.ask("GET", "/readyz", &[], "").status, 200);
+    gateway.limit_files(Some(1));
+    until("it is not ready", || gateway.ask("GET", "/readyz", &[], "").status == 503);
+    assert_eq!(gateway.ask("GET", "/readyz", &[], "").json()["reason"], "store_read_only");
+    assert_eq!(gateway.get("/d/up/x").status, 200);
+    gateway.limit_files(None);
     until("it is ready", || gateway.ask("GET", "/readyz", &[], "").status == 200);
 }

@@ -24,8 +24,8 @@ use crate::faults::Fault;
 use crate::processes::{Process, halfopen, halfopen_that_survives_its_limits};
 use crate::standin::StandIn;
 
-/// How large the disk of a store is, in MiB.
-const DISK_MIB: u32 = 12;
+/// How large the disk of a store is, in MiB: room for the large bodies of all its rounds.
+const DISK_MIB: u32 = 48;
 
 /// How far the wall clock is wrong at most, in milliseconds.
 const STEP_MS_MAX: i64 = 2 * 3_600_000;
@@ -367,7 +367,7 @@ impl<'a> Busy<'a> {
         while !self.is_over() {
             let repeatable = chance.u32(..4) == 0;
             let invoice = self.invoice(if repeatable { "safe" } else { "up" });
-            let pad = if chance.u32(..10) == 0 { "x".repeat(100_000) } else { String::new() };
+            let pad = if chance.u32(..16) == 0 { "x".repeat(80_000) } else { String::new() };
             let body = format!("{{\"invoice\":\"{invoice}\",\"pad\":\"{pad}\"}}");
             let prefer = if chance.u32(..3) == 0 { "" } else { "prefer: respond-async\r\n" };
             let address = *self.address.lock().unwrap();
