@@ -12,6 +12,9 @@ use serde_json::{Map, Value, json};
 /// The longest body that is sent, in bytes: it must fit into a pipe.
 const BODY_BYTES_MAX: usize = 32 * 1024;
 
+/// Where it stands what to do, if the policy names no runbook of the dependency.
+const RUNBOOKS: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/operate.md");
+
 /// The last instant that is shown, in milliseconds since the unix epoch.
 const LAST_SHOWN_MS: i64 = 253_402_000_000_000;
 
@@ -70,7 +73,7 @@ impl Message {
             "next_probe_at": alert.next_probe_at_ms.map(wall),
             "came_back": alert.flaps,
             "owner": alert.owner,
-            "runbook": alert.runbook,
+            "runbook": alert.runbook.clone().unwrap_or_else(|| runbook(&alert.kind)),
             "details": clean(&Value::Object(event.details.clone())),
             "more": clean(&Value::Object(alert.more.clone())),
         });
@@ -183,6 +186,13 @@ pub fn headline(alert: &AlertRecord) -> String {
         Kind::AlertFailing => format!("alerts do not get through by {}{}", circuit, because()),
         Kind::Test => format!("a test alert for {}", alert.owner),
     }
+}
+
+/// Returns where it stands what an alert of this type means and what to do.
+#[must_use]
+pub fn runbook(kind: &str) -> String {
+    // As a heading becomes the name of its place.
+    format!("{RUNBOOKS}#{}", kind.trim_start_matches("dev.halfopen.").replace('.', ""))
 }
 
 /// Takes secrets out of every text of a value.

@@ -33,7 +33,7 @@ use halfopen_core::snapshot::AlertRecord;
 use halfopen_core::verdict::{Class, Verdict};
 
 pub use channel::{Named, named};
-pub use message::{Message, headline};
+pub use message::{Message, headline, runbook};
 
 /// How long all deliveries of one sweep may take together.
 pub const WITHIN: Duration = Duration::from_secs(5);

@@ -22,6 +22,7 @@ pub mod jobs;
 pub mod audit;
 pub mod classify;
 pub mod completions;
+pub mod man;
 pub mod token;
 
 use clap::Subcommand;
@@ -64,6 +65,9 @@ pub enum OpsCommand {
     Token(token::TokenArgs),
     /// Print completions for a shell
     Completions(completions::CompletionsArgs),
+    /// Write the manual pages
+    #[command(hide = true)]
+    Man(man::ManArgs),
 }
 
 /// Why a command did not do what it was asked.
@@ -107,6 +111,7 @@ pub fn run(shared: &Shared, command: &OpsCommand) -> u8 {
         OpsCommand::Classify(args) => Ok(classify::run(shared, args)),
         OpsCommand::Token(args) => token::run(args),
         OpsCommand::Completions(args) => completions::run(args),
+        OpsCommand::Man(args) => man::run(args),
     };
     match done {
         Ok(code) => code,

@@ -159,7 +159,7 @@ impl Credential {
         let header = HeaderName::from_bytes(written.header.as_bytes()).ok()?;
         let scheme = written.scheme.clone().filter(|scheme| !scheme.is_empty());
         let source = match &written.from {
-            SecretFrom::File(path) => Source::File { path: path.clone(), last: Mutex::new(None) },
+            SecretFrom::File(path) => Source::File { path: placed(path), last: Mutex::new(None) },
             SecretFrom::Env(name) => {
                 let read = match std::env::var_os(name) {
                     None => Err(Fault::NotSet),
@@ -201,6 +201,17 @@ impl Credential {
     /// Returns the field the secret is sent in.
     pub(super) fn header(&self) -> &HeaderName {
         &self.header
+    }
+}
+
+/// Puts the folder in which systemd keeps a service's credentials into a path that begins with its variable. Without the
+/// variable the path stays as it is written, and so it is shown as missing.
+/// <https://systemd.io/CREDENTIALS/>
+fn placed(path: &Path) -> PathBuf {
+    let rest = path.strip_prefix("$CREDENTIALS_DIRECTORY").or_else(|_| path.strip_prefix("${CREDENTIALS_DIRECTORY}"));
+    match (rest, std::env::var_os("CREDENTIALS_DIRECTORY")) {
+        (Ok(rest), Some(folder)) => Path::new(&folder).join(rest),
+        (Ok(_), None) | (Err(_), _) => path.to_owned(),
     }
 }
 

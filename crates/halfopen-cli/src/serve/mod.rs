@@ -56,6 +56,7 @@ pub use args::{Address, NamedUrl, ServeArgs};
 pub(crate) use queue::HttpHand;
 
 use crate::args::Shared;
+use crate::log::Format;
 use crate::{exit, log, ui};
 use gateway::{Gateway, StartError};
 use listen::Ended;
@@ -69,12 +70,20 @@ pub fn serve(shared: &Shared, args: &ServeArgs) -> u8 {
         Ok(Ended::Whole) => exit::OK,
         Ok(Ended::BrokenOff) => exit::FAILED,
         Err(error) => {
-            match error.hint() {
-                Some(hint) => ui::say_with_hint(&format!("error: {error}"), hint),
-                None => ui::error(&error.to_string()),
-            }
+            say_why(&error);
             error.exit_code()
         }
+    }
+}
+
+/// Says why it does not serve. Whoever just started it reads that, not a log, unless the log is for programs.
+fn say_why(error: &StartError) {
+    let text = format!("error: {error}");
+    match (log::format(), error.hint()) {
+        (Some(Format::Json), Some(hint)) => ui::say_with_hint(&text, hint),
+        (Some(Format::Json), None) => ui::error(&error.to_string()),
+        (Some(Format::Text) | None, Some(hint)) => ui::raw(&format!("halfopen: {text}\n\nhint: {hint}\n")),
+        (Some(Format::Text) | None, None) => ui::raw(&format!("halfopen: {text}\n")),
     }
 }
 

@@ -29,6 +29,8 @@ mod metrics;
 mod otlp;
 #[expect(clippy::unwrap_used, reason = "an answer that cannot be read is a failed test")]
 mod operators;
+#[expect(clippy::unwrap_used, reason = "a file that cannot be read is a failed test")]
+mod packaging;
 mod probes;
 mod retries;
 mod path;
