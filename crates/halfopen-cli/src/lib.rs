@@ -9,6 +9,7 @@ pub mod alerts;
 mod shown;
 mod tls;
 mod post;
+mod otlp;
 mod token;
 mod work;
 pub mod run;

@@ -260,10 +260,14 @@ impl Listener for Hearing<'_> {
 
 /// The variables a child finds beside its own.
 #[must_use]
-pub(super) fn environment(told: Option<OsString>, key: Option<&str>) -> Vec<(&'static str, OsString)> {
+pub(super) fn environment(
+    told: Option<OsString>,
+    key: Option<&str>,
+    place: Option<(&'static str, OsString)>,
+) -> Vec<(&'static str, OsString)> {
     let outer = told.map(|told| (super::nested::VARIABLE, told));
     let key = key.map(|key| (super::keep::KEY_VARIABLE, OsString::from(key)));
-    outer.into_iter().chain(key).collect()
+    outer.into_iter().chain(key).chain(place).collect()
 }
 
 #[cfg(test)]

@@ -32,6 +32,7 @@ use super::nested::Outer;
 use super::plan::Plan;
 use super::resume::Session;
 use super::say;
+use super::trace::Trace;
 use super::wait::{self, Notice, Woke};
 
 /// How long a child that is to end may take for it.
@@ -66,6 +67,8 @@ pub(super) struct Call<'a> {
     figures: Figures,
     unclassified: Vec<String>,
     last: Option<Last>,
+    /// Where it is recorded.
+    trace: Option<Box<Trace>>,
 }
 
 impl<'a> Call<'a> {
@@ -95,6 +98,7 @@ impl<'a> Call<'a> {
             figures: Figures { calls: 1, ..Figures::default() },
             unclassified: Vec::new(),
             last: None,
+            trace: Trace::begin(plan),
         }
     }
 
@@ -113,6 +117,7 @@ impl<'a> Call<'a> {
             elapsed: self.started.elapsed(),
             figures: self.figures,
             unclassified: self.unclassified,
+            trace: self.trace,
         }
     }
 
@@ -303,7 +308,8 @@ impl<'a> Call<'a> {
             (None, None) => self.args.command.clone(),
         };
         let told = guard.pass().map(|pass| Outer::told(&plan.route, pass));
-        let env = attempt::environment(told, self.args.idempotency_key.as_deref());
+        let place = self.trace.as_mut().map(|trace| trace.attempt(self.attempts, command.first()));
+        let env = attempt::environment(told, self.args.idempotency_key.as_deref(), place);
         let live = self.args.stream || plan.observes();
         let spec = Spec {
             command: &command,
@@ -316,7 +322,11 @@ impl<'a> Call<'a> {
         let mut nothing = Source::empty();
         // The prompt may have come this way, and must not be sent again.
         let source = if resumed { &mut nothing } else { &mut self.source };
-        attempt::make(&spec, &plan.classifier, self.handle.clock(), guard, source, self.signals)
+        let attempted = attempt::make(&spec, &plan.classifier, self.handle.clock(), guard, source, self.signals)?;
+        if let Some(trace) = &mut self.trace {
+            trace.ended(&attempted);
+        }
+        Ok(attempted)
     }
 
     fn limits(&self) -> Limits {

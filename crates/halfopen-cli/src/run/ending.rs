@@ -122,6 +122,8 @@ pub(super) struct Done {
     pub figures: Figures,
     /// First lines of failures that no rule knew.
     pub unclassified: Vec<String>,
+    /// Where it is recorded.
+    pub trace: Option<Box<super::trace::Trace>>,
 }
 
 impl Ending {

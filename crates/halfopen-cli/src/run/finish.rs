@@ -74,6 +74,9 @@ impl Finish<'_> {
         write(&report, self.args, inside);
         self.record(&done.figures, &done.unclassified);
         self.tell_owners(&done.unclassified);
+        if let Some(trace) = done.trace {
+            trace.send(code, done.attempts);
+        }
         code
     }
 

@@ -20,6 +20,7 @@ mod plan;
 mod report;
 mod resume;
 mod say;
+mod trace;
 mod wait;
 
 use std::io::IsTerminal as _;

@@ -28,9 +28,9 @@ use super::headers;
 use super::judge::{Copy, FirstEvent, Judged, Kind};
 use super::refuse::cache::{Cache, Filling, Key};
 use super::relay::{Bounds, Relay, Rest, Watch, broken_off, plain, text_of, timed_out};
-use super::telemetry::TRACEPARENT;
 use super::upload::{Outgoing, Upload, Word};
 use super::upstream::{Choose, ConnectError, Exchange, Lost, Pool};
+use crate::otlp::context::TRACEPARENT;
 
 /// How long connecting may take, all steps together; never more than half of an attempt's time.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);

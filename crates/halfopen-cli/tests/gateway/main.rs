@@ -11,6 +11,8 @@ mod bodies;
 mod breaker;
 #[expect(clippy::unwrap_used, reason = "a caller that cannot call is a failed test")]
 mod client;
+#[expect(clippy::unwrap_used, reason = "a message that cannot be read is a failed test")]
+mod collector;
 mod connections;
 mod crossing;
 mod cut_short;
@@ -25,7 +27,6 @@ mod http2;
 mod live;
 mod log;
 mod metrics;
-#[expect(clippy::unwrap_used, reason = "a message that cannot be read is a failed test")]
 mod otlp;
 #[expect(clippy::unwrap_used, reason = "an answer that cannot be read is a failed test")]
 mod operators;

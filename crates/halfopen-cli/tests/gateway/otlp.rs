@@ -1,122 +1,24 @@
 //! Spans and figures, received by a collector that decodes them.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
-
-use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
-use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value::Value};
+use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::metrics::v1::{Metric, metric::Data, number_data_point};
 use opentelemetry_proto::tonic::trace::v1::Span;
-use prost::Message as _;
 use rustix::process::Signal;
 
+use crate::collector::{Collector, hex, told};
 use crate::metrics::{series, value};
 use crate::stub::{Reply, Stub};
 use crate::world::{Gateway, Starting, policy, until};
 
-/// What a collector has received.
-#[derive(Debug, Default)]
-struct Received {
-    heads: Vec<String>,
-    spans: Vec<Span>,
-    figures: Vec<Vec<Metric>>,
-    who: Vec<KeyValue>,
-    /// What the next requests are answered with; then 200.
-    next: Vec<u16>,
-    hangs: bool,
-}
-
-/// A collector on a port of its own.
-struct Collector {
-    port: u16,
-    received: Arc<Mutex<Received>>,
-}
-
-impl Collector {
-    fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let received = Arc::new(Mutex::new(Received::default()));
-        let shared = Arc::clone(&received);
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let shared = Arc::clone(&shared);
-                std::thread::spawn(move || take(stream, &shared));
-            }
-        });
-        Self { port, received }
-    }
-
-    /// Returns a gateway that exports here, soon.
-    fn of(&self, policy: &str) -> Starting {
-        Starting::new(policy)
-            .variable("OTEL_EXPORTER_OTLP_ENDPOINT", &format!("http://127.0.0.1:{}", self.port))
-            .variable("OTEL_BSP_SCHEDULE_DELAY", "50")
-            .variable("OTEL_METRIC_EXPORT_INTERVAL", "100")
-    }
-
-    fn spans(&self) -> Vec<Span> {
-        self.received.lock().unwrap().spans.clone()
-    }
-}
-
-fn take(stream: TcpStream, received: &Mutex<Received>) {
-    let mut reader = BufReader::new(stream);
-    let mut head = String::new();
-    while !head.ends_with("\r\n\r\n") {
-        if reader.read_line(&mut head).unwrap_or(0) == 0 {
-            return;
-        }
-    }
-    let lower = head.to_ascii_lowercase();
-    let length = lower.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse::<usize>().ok());
-    let mut body = vec![0; length.unwrap()];
-    reader.read_exact(&mut body).unwrap();
-    if lower.contains("content-encoding: gzip") {
-        let mut plain = Vec::new();
-        flate2::read::GzDecoder::new(&body[..]).read_to_end(&mut plain).unwrap();
-        body = plain;
-    }
-    let mut all = received.lock().unwrap();
-    if all.hangs {
-        drop(all);
-        let _ = reader.read_to_end(&mut Vec::new());
-        return;
-    }
-    let status = if all.next.is_empty() { 200 } else { all.next.remove(0) };
-    if status == 200 && head.starts_with("POST /v1/traces ") {
-        for resource in ExportTraceServiceRequest::decode(&body[..]).unwrap().resource_spans {
-            all.who = resource.resource.unwrap().attributes;
-            all.spans.extend(resource.scope_spans.into_iter().flat_map(|scope| scope.spans));
-        }
-    } else if status == 200 && head.starts_with("POST /v1/metrics ") {
-        for resource in ExportMetricsServiceRequest::decode(&body[..]).unwrap().resource_metrics {
-            let metrics = resource.scope_metrics.into_iter().flat_map(|scope| scope.metrics).collect();
-            all.figures.push(metrics);
-        }
-    }
-    all.heads.push(head);
-    drop(all);
-    let _ = write!(reader.get_mut(), "HTTP/1.1 {status} X\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
-}
-
-fn told(attributes: &[KeyValue], name: &str) -> Option<String> {
-    let value = attributes.iter().find(|pair| pair.key == name)?.value.clone()?.value?;
-    Some(match value {
-        Value::StringValue(text) => text,
-        Value::IntValue(number) => number.to_string(),
-        Value::BoolValue(truth) => truth.to_string(),
-        other => panic!("{other:?}"),
-    })
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+
+/// Returns a gateway that exports to a collector, soon.
+fn exporting(collector: &Collector, policy: &str) -> Starting {
+    Starting::new(policy)
+        .variable("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.url())
+        .variable("OTEL_BSP_SCHEDULE_DELAY", "50")
+        .variable("OTEL_METRIC_EXPORT_INTERVAL", "100")
+}
 
 fn fates(gateway: &Gateway, fate: &str) -> f64 {
     let text = gateway.ask("GET", "/metrics", &[], "").text();
@@ -128,8 +30,7 @@ fn fates(gateway: &Gateway, fate: &str) -> f64 {
 fn a_call_and_its_attempts_are_spans_of_the_callers_trace() {
     let (stub, collector) = (Stub::start(), Collector::start());
     stub.then([Reply::status(503, "no"), Reply::ok("well")]);
-    let gateway = collector
-        .of(&policy(&stub.url(), "retry: { max_attempts: 2, base_ms: 20 }"))
+    let gateway = exporting(&collector, &policy(&stub.url(), "retry: { max_attempts: 2, base_ms: 20 }"))
         .variable("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20collector-s3cret")
         .variable("OTEL_SERVICE_NAME", "edge")
         .variable("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")
@@ -192,7 +93,7 @@ fn a_call_and_its_attempts_are_spans_of_the_callers_trace() {
 fn a_trace_that_is_not_recorded_passes_as_it_came() {
     let (stub, collector) = (Stub::start(), Collector::start());
     stub.always(Reply::ok("well"));
-    let mut gateway = collector.of(&policy(&stub.url(), "")).start();
+    let mut gateway = exporting(&collector, &policy(&stub.url(), "")).start();
     let place = format!("00-{TRACE}-b7ad6b7169203331-00");
     gateway.call("GET", "/d/up/x", &[("traceparent", &place)], b"");
     assert_eq!(stub.seen()[0].field("traceparent"), Some(place.as_str()));
@@ -226,7 +127,7 @@ fn without_a_collector_places_pass_as_they_came() {
 fn figures_are_those_of_a_scrape() {
     let (stub, collector) = (Stub::start(), Collector::start());
     stub.then([Reply::ok("well"), Reply::status(500, "no")]);
-    let gateway = collector.of(&policy(&stub.url(), "")).variable("OTEL_TRACES_EXPORTER", "none").start();
+    let gateway = exporting(&collector, &policy(&stub.url(), "")).variable("OTEL_TRACES_EXPORTER", "none").start();
     gateway.get("/d/up/x");
     gateway.get("/d/up/x");
     let metric = |metrics: &[Metric], name: &str| metrics.iter().find(|metric| metric.name == name).cloned();
@@ -284,8 +185,7 @@ fn a_collector_that_hangs_blocks_nothing_and_what_is_lost_is_counted() {
     let (stub, collector) = (Stub::start(), Collector::start());
     stub.always(Reply::ok("well"));
     collector.received.lock().unwrap().hangs = true;
-    let mut gateway = collector
-        .of(&policy(&stub.url(), ""))
+    let mut gateway = exporting(&collector, &policy(&stub.url(), ""))
         .variable("OTEL_BSP_MAX_QUEUE_SIZE", "4")
         .variable("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "2")
         .start();
@@ -303,7 +203,7 @@ fn a_collector_that_hangs_blocks_nothing_and_what_is_lost_is_counted() {
 fn a_collector_that_is_busy_gets_spans_again_and_one_that_refuses_does_not() {
     let (stub, collector) = (Stub::start(), Collector::start());
     stub.always(Reply::ok("well"));
-    let gateway = collector.of(&policy(&stub.url(), "")).variable("OTEL_METRICS_EXPORTER", "none").start();
+    let gateway = exporting(&collector, &policy(&stub.url(), "")).variable("OTEL_METRICS_EXPORTER", "none").start();
     collector.received.lock().unwrap().next = vec![503];
     gateway.get("/d/up/x");
     until("they are sent again", || collector.spans().len() == 2 && fates(&gateway, "sent") == 2.0);

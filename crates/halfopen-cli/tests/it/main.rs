@@ -7,6 +7,9 @@ mod agent;
 mod alerts;
 mod branches;
 mod breaker;
+#[path = "../gateway/collector.rs"]
+#[expect(clippy::unwrap_used, reason = "a message that cannot be read is a failed test")]
+mod collector;
 mod crash;
 mod drain;
 mod herd;
@@ -22,5 +25,6 @@ mod sandbox;
 mod signals;
 mod store;
 mod terminal;
+mod trace;
 mod waits;
 mod ways_out;

@@ -13,9 +13,9 @@ use serde_json::json;
 use super::super::target::Upstream;
 use super::Telemetry;
 use super::call::millis;
-use super::context::{Context, TRACEPARENT};
-use super::span::{Kind, Span};
 use crate::log::{self, Level};
+use crate::otlp::context::{Context, TRACEPARENT};
+use crate::otlp::span::{Kind, Span};
 
 /// An attempt that is followed. Dropped without a verdict, it says that nobody waited for its end.
 #[derive(Debug)]

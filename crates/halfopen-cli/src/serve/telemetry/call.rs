@@ -9,9 +9,9 @@ use serde_json::json;
 
 use super::super::problem::{ATTEMPTS, CIRCUIT, OUTCOME};
 use super::Telemetry;
-use super::context::{Context, TRACEPARENT, TRACESTATE};
-use super::span::{Kind, Span};
 use crate::log::{self, Level};
+use crate::otlp::context::{Context, TRACEPARENT, TRACESTATE};
+use crate::otlp::span::{Kind, Span};
 
 /// A call that is followed. Dropped without an answer, it says that the caller went away.
 #[derive(Debug)]

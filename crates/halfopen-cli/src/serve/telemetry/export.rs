@@ -4,22 +4,19 @@
 //! it does not want is counted and gone. Figures are not kept for that: the next reading holds everything that the last
 //! one did.
 
-use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
-use http::{Request, StatusCode};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::super::gateway::Gateway;
 use super::super::metrics;
-use super::settings::Target;
-use super::span::{Span, now_ns};
-use super::{Fate, Signal, Telemetry, encode};
-use crate::{post, ui};
+use super::{Fate, Telemetry, figures};
+use crate::otlp::settings::Target;
+use crate::otlp::span::{Span, now_ns};
+use crate::otlp::{Signal, Took, ask, encode};
+use crate::ui;
 
 /// The pause after the first failure in a row, and the longest one.
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
@@ -40,11 +37,11 @@ pub(in crate::serve) fn start(gateway: &Arc<Gateway>) -> Exporting {
     let mut loops = Vec::new();
     if let (Some(target), Some(queue)) = (telemetry.settings.traces.clone(), telemetry.take_queue()) {
         ui::say(&format!("spans are exported to {}", target.shown()));
-        loops.push(tokio::spawn(spans(Arc::clone(&telemetry), target, queue)));
+        loops.push(tokio::spawn(send_spans(Arc::clone(&telemetry), target, queue)));
     }
     if let Some(target) = telemetry.settings.metrics.clone() {
         ui::say(&format!("figures are exported to {}", target.shown()));
-        loops.push(tokio::spawn(figures(Arc::clone(gateway), target)));
+        loops.push(tokio::spawn(send_figures(Arc::clone(gateway), target)));
     }
     Exporting { telemetry, loops }
 }
@@ -63,7 +60,7 @@ impl Exporting {
     }
 }
 
-async fn spans(telemetry: Arc<Telemetry>, target: Target, mut queue: mpsc::Receiver<Span>) {
+async fn send_spans(telemetry: Arc<Telemetry>, target: Target, mut queue: mpsc::Receiver<Span>) {
     let (every, most) = (telemetry.settings.spans_every, telemetry.settings.batch_max);
     let mut batch = Vec::new();
     let mut trouble = Trouble::new(Signal::Traces);
@@ -145,7 +142,7 @@ async fn sent(telemetry: &Telemetry, target: &Target, batch: &[Span]) -> Took {
     took
 }
 
-async fn figures(gateway: Arc<Gateway>, target: Target) {
+async fn send_figures(gateway: Arc<Gateway>, target: Target) {
     let telemetry = Arc::clone(&gateway.door.telemetry);
     let (every, since_ns) = (telemetry.settings.metrics_every, now_ns());
     let mut trouble = Trouble::new(Signal::Metrics);
@@ -181,52 +178,7 @@ async fn figures_once(gateway: &Arc<Gateway>, target: &Target, since_ns: u64) ->
     let read = tokio::task::spawn_blocking(move || metrics::read(&asked, &asked.door.handle)).await;
     let Ok(families) = read else { return Took::Later("the figures cannot be read".to_owned(), None) };
     let who = &gateway.door.telemetry.settings.resource;
-    ask(target, encode::figures(&families, who, since_ns, now_ns())).await
-}
-
-/// What a collector made of a request.
-enum Took {
-    /// All of it.
-    Whole,
-    /// Nothing, and it will not.
-    Never(String),
-    /// Nothing yet; with what it says about when.
-    Later(String, Option<Duration>),
-}
-
-async fn ask(target: &Target, message: Vec<u8>) -> Took {
-    let mut request = Request::post(target.url.path_and_query().map_or("/", |path| path.as_str()));
-    if let Some(fields) = request.headers_mut() {
-        fields.extend(target.headers.clone());
-        fields.insert(CONTENT_TYPE, http::HeaderValue::from_static("application/x-protobuf"));
-        if target.gzip {
-            fields.insert(CONTENT_ENCODING, http::HeaderValue::from_static("gzip"));
-        }
-    }
-    let body = if target.gzip { compressed(&message) } else { message };
-    match tokio::time::timeout(target.timeout, post::post(&target.url, request, Bytes::from(body))).await {
-        Err(_) => Took::Later(format!("it did not answer within {:.1} s", target.timeout.as_secs_f64()), None),
-        Ok(Err(why)) => Took::Later(why, None),
-        Ok(Ok(answer)) if answer.status.is_success() => Took::Whole,
-        Ok(Ok(answer)) => {
-            let why = format!("it answered {}", answer.status.as_u16());
-            match answer.status {
-                // <https://opentelemetry.io/docs/specs/otlp/#retryable-response-codes>
-                StatusCode::TOO_MANY_REQUESTS
-                | StatusCode::BAD_GATEWAY
-                | StatusCode::SERVICE_UNAVAILABLE
-                | StatusCode::GATEWAY_TIMEOUT => Took::Later(why, answer.retry_after),
-                _ => Took::Never(why),
-            }
-        }
-    }
-}
-
-fn compressed(message: &[u8]) -> Vec<u8> {
-    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    // Memory takes everything.
-    let _ = encoder.write_all(message);
-    encoder.finish().unwrap_or_default()
+    ask(target, figures::written(&families, who, since_ns, now_ns())).await
 }
 
 async fn stopped(telemetry: &Telemetry) {

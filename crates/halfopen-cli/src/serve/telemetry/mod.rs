@@ -5,19 +5,16 @@
 //! is counted and gone. One loop for each signal sends, on the gateway's own runtime and by its own way of speaking HTTP;
 //! a collector that does not answer is left alone for longer and longer, up to a minute.
 //!
-//! Messages are built here and not by the OpenTelemetry SDK. Its instruments cannot be read from histograms that exist
+//! Messages are built by ourselves ([`crate::otlp`]) and not by the OpenTelemetry SDK. Its instruments cannot be read from histograms that exist
 //! already, so the figures could not be the same as those of a scrape; its batch processor drops without saying how much;
 //! and its asynchronous exporters need a runtime that the thread they are called on does not have.
 //!
-//! Nothing is exported unless the environment names a collector ([`settings`]).
+//! Nothing is exported unless the environment names a collector ([`crate::otlp::settings`]).
 
 mod attempt;
 mod call;
-mod context;
-mod encode;
 mod export;
-mod settings;
-mod span;
+mod figures;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -26,35 +23,11 @@ use tokio::sync::{mpsc, watch};
 
 pub(super) use attempt::{About, AttemptSpan};
 pub(super) use call::CallSpan;
-pub(super) use context::TRACEPARENT;
 pub(super) use export::start;
 
-#[cfg(test)]
-use context::Context;
-use settings::Settings;
-use span::Span;
-
-/// What is exported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Signal {
-    /// Calls and attempts.
-    Traces,
-    /// Figures.
-    Metrics,
-}
-
-impl Signal {
-    /// Both.
-    pub(super) const ALL: [Self; 2] = [Self::Traces, Self::Metrics];
-
-    /// Returns its name.
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Traces => "traces",
-            Self::Metrics => "metrics",
-        }
-    }
-}
+pub(super) use crate::otlp::Signal;
+use crate::otlp::settings::Settings;
+use crate::otlp::span::Span;
 
 /// What became of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,6 +140,8 @@ impl Telemetry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::otlp::context::Context;
+    use crate::otlp::span::Kind;
 
     #[test]
     fn what_does_not_fit_is_counted_and_gone() {
@@ -177,7 +152,7 @@ mod tests {
         };
         let telemetry = Telemetry::new(Settings::read(&vars));
         for _ in 0..5 {
-            telemetry.put(Span::new(Context::root(), None, "x".to_owned(), span::Kind::Client));
+            telemetry.put(Span::new(Context::root(), None, "x".to_owned(), Kind::Client));
         }
         assert_eq!(telemetry.spans_of(Fate::QueueFull), 3);
     }

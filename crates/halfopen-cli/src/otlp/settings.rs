@@ -27,38 +27,38 @@ const QUEUE_LIMIT: usize = 65_536;
 
 /// What is exported where, and how.
 #[derive(Debug)]
-pub(super) struct Settings {
+pub(crate) struct Settings {
     /// Where spans go.
-    pub(super) traces: Option<Target>,
+    pub(crate) traces: Option<Target>,
     /// Where figures go.
-    pub(super) metrics: Option<Target>,
+    pub(crate) metrics: Option<Target>,
     /// How often figures are sent.
-    pub(super) metrics_every: Duration,
+    pub(crate) metrics_every: Duration,
     /// How long a span waits for others.
-    pub(super) spans_every: Duration,
+    pub(crate) spans_every: Duration,
     /// How many spans wait at most.
-    pub(super) queue_max: usize,
+    pub(crate) queue_max: usize,
     /// How many are sent at once.
-    pub(super) batch_max: usize,
+    pub(crate) batch_max: usize,
     /// Which calls without a caller's word are recorded.
-    pub(super) sampler: Sampler,
+    pub(crate) sampler: Sampler,
     /// Who we are, as names and values.
-    pub(super) resource: Vec<(String, String)>,
+    pub(crate) resource: Vec<(String, String)>,
     /// What of it makes no sense.
-    pub(super) doubts: Vec<String>,
+    pub(crate) doubts: Vec<String>,
 }
 
 /// Where one signal goes.
 #[derive(Clone)]
-pub(super) struct Target {
+pub(crate) struct Target {
     /// The whole address.
-    pub(super) url: Uri,
+    pub(crate) url: Uri,
     /// Fields of each request; their values are secrets.
-    pub(super) headers: HeaderMap,
+    pub(crate) headers: HeaderMap,
     /// How long a request may take.
-    pub(super) timeout: Duration,
+    pub(crate) timeout: Duration,
     /// Whether bodies are compressed.
-    pub(super) gzip: bool,
+    pub(crate) gzip: bool,
 }
 
 impl fmt::Debug for Target {
@@ -69,7 +69,7 @@ impl fmt::Debug for Target {
 
 impl Target {
     /// Returns the address without what may be a secret.
-    pub(super) fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         let host = self.url.host().unwrap_or_default();
         let port = self.url.port().map(|port| format!(":{port}")).unwrap_or_default();
         format!("{}://{host}{port}/…", self.url.scheme_str().unwrap_or("http"))
@@ -78,16 +78,16 @@ impl Target {
 
 /// Which calls are recorded where no caller has decided that, and what a caller's word is worth.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Sampler {
+pub(crate) struct Sampler {
     /// Whether a caller's word goes before.
-    pub(super) by_parent: bool,
+    pub(crate) by_parent: bool,
     /// The share of the others, in [0, 1].
-    pub(super) share: f64,
+    pub(crate) share: f64,
 }
 
 impl Settings {
     /// Reads the variables.
-    pub(super) fn read(variable: &dyn Fn(&str) -> Option<String>) -> Self {
+    pub(crate) fn read(variable: &dyn Fn(&str) -> Option<String>) -> Self {
         let mut reader = Reader { variable, doubts: Vec::new() };
         let disabled = reader.text("OTEL_SDK_DISABLED").is_some_and(|word| word.eq_ignore_ascii_case("true"));
         let mut target = |signal| if disabled { None } else { reader.target(signal) };

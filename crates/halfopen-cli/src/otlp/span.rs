@@ -6,16 +6,18 @@ use super::context::Context;
 
 /// Which side of a request a span is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// A caller asked us.
     Server,
     /// We ask a dependency.
     Client,
+    /// Neither.
+    Internal,
 }
 
 /// A value that is told beside a span.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Told {
+pub(crate) enum Told {
     /// A text, secrets replaced.
     Text(String),
     /// A number.
@@ -48,6 +50,12 @@ impl From<u16> for Told {
     }
 }
 
+impl From<i64> for Told {
+    fn from(number: i64) -> Self {
+        Self::Whole(number)
+    }
+}
+
 impl From<bool> for Told {
     fn from(truth: bool) -> Self {
         Self::Truth(truth)
@@ -56,47 +64,47 @@ impl From<bool> for Told {
 
 /// A span.
 #[derive(Clone, Debug)]
-pub(super) struct Span {
+pub(crate) struct Span {
     /// Where it belongs.
-    pub(super) context: Context,
+    pub(crate) context: Context,
     /// The span before it.
-    pub(super) parent: Option<[u8; 8]>,
+    pub(crate) parent: Option<[u8; 8]>,
     /// What vendors said beside the caller's place.
-    pub(super) state: String,
+    pub(crate) state: String,
     /// Its name.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// Its side.
-    pub(super) kind: Kind,
+    pub(crate) kind: Kind,
     /// When it began and ended, in nanoseconds since the unix epoch.
-    pub(super) began_ns: u64,
-    pub(super) ended_ns: u64,
+    pub(crate) began_ns: u64,
+    pub(crate) ended_ns: u64,
     /// What is told.
-    pub(super) told: Vec<(&'static str, Told)>,
+    pub(crate) told: Vec<(&'static str, Told)>,
     /// Why it failed, in a word, if it did.
-    pub(super) error: Option<String>,
+    pub(crate) error: Option<String>,
 }
 
 impl Span {
     /// Begins a span.
-    pub(super) fn new(context: Context, parent: Option<[u8; 8]>, name: String, kind: Kind) -> Self {
+    pub(crate) fn new(context: Context, parent: Option<[u8; 8]>, name: String, kind: Kind) -> Self {
         let began_ns = now_ns();
         let (state, told) = (String::new(), Vec::with_capacity(12));
         Self { context, parent, state, name, kind, began_ns, ended_ns: began_ns, told, error: None }
     }
 
     /// Tells something.
-    pub(super) fn tell(&mut self, name: &'static str, value: impl Into<Told>) {
+    pub(crate) fn tell(&mut self, name: &'static str, value: impl Into<Told>) {
         self.told.push((name, value.into()));
     }
 
     /// Ends it.
-    pub(super) fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         self.ended_ns = now_ns().max(self.began_ns);
     }
 }
 
 /// Returns the wall clock's time, which is what a collector compares.
-pub(super) fn now_ns() -> u64 {
+pub(crate) fn now_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -8,9 +8,9 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use super::settings::Sampler;
 
 /// The field that says where a request belongs.
-pub(in crate::serve) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+pub(crate) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 /// What vendors say beside it.
-pub(super) const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+pub(crate) const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// The flag of a trace that is recorded.
 const SAMPLED: u8 = 1;
@@ -19,41 +19,41 @@ const CHARS: usize = 55;
 
 /// A place in a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Context {
+pub(crate) struct Context {
     /// The trace.
-    pub(super) trace: [u8; 16],
+    pub(crate) trace: [u8; 16],
     /// The span.
-    pub(super) span: [u8; 8],
+    pub(crate) span: [u8; 8],
     /// Its flags.
-    pub(super) flags: u8,
+    pub(crate) flags: u8,
 }
 
 impl Context {
     /// Returns the place of a span that nothing stands before, in a trace that is recorded.
-    pub(super) fn root() -> Self {
+    pub(crate) fn root() -> Self {
         // All zeros is no trace; it does not happen, and it must not.
         Self { trace: fastrand::u128(1..).to_be_bytes(), span: new_span(), flags: SAMPLED }
     }
 
     /// Returns the place of a new span behind this one.
-    pub(super) fn child(self) -> Self {
+    pub(crate) fn child(self) -> Self {
         Self { span: new_span(), ..self }
     }
 
     /// Returns whether whoever came before records this trace.
-    pub(super) fn is_sampled(self) -> bool {
+    pub(crate) fn is_sampled(self) -> bool {
         self.flags & SAMPLED != 0
     }
 
     /// Reads the place of a request; `None` if it says none, or something that is none.
-    pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
+    pub(crate) fn of(headers: &HeaderMap) -> Option<Self> {
         let mut all = headers.get_all(TRACEPARENT).iter();
         let one = all.next()?;
         // Two of them are nobody's place.
         if all.next().is_some() { None } else { Self::parse(one.to_str().ok()?) }
     }
 
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let version = hex::<1>(text.get(..2)?)?[0];
         let is_whole = match version {
             0 => text.len() == CHARS,
@@ -74,14 +74,14 @@ impl Context {
     }
 
     /// Returns it as a field's value.
-    pub(super) fn field(self) -> HeaderValue {
+    pub(crate) fn field(self) -> HeaderValue {
         let text = self.to_string();
         // Hexadecimal digits and dashes.
         HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static(""))
     }
 
     /// Decides whether a call is recorded, and where: behind the caller's place, or at the beginning of a trace.
-    pub(super) fn begin(before: Option<Self>, sampler: Sampler) -> Option<Self> {
+    pub(crate) fn begin(before: Option<Self>, sampler: Sampler) -> Option<Self> {
         match before {
             Some(before) if sampler.by_parent => before.is_sampled().then(|| before.child()),
             Some(before) => {
