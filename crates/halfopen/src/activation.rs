@@ -374,6 +374,17 @@ fn whole<'a, T: Deserialize<'a>>(line: &'a str) -> Option<T> {
     serde_json::from_str(line.get(begin..)?).ok()
 }
 
+/// Calls that one line noted as kept off their dependency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptOff {
+    /// When the line was written, in milliseconds of the wall clock.
+    pub at_ms: i64,
+    /// How many were refused.
+    pub refused: u64,
+    /// How many were queued.
+    pub queued: u64,
+}
+
 /// What was read of a dependency's lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
@@ -385,8 +396,8 @@ pub struct Summary {
     pub halves: [Figures; 2],
     /// When how many calls ended, in the order of the lines.
     pub calls_at_ms: Vec<(i64, u64)>,
-    /// When how many refusals were noted, in the order of the lines.
-    pub refused_at_ms: Vec<(i64, u64)>,
+    /// When how many calls were refused and how many queued, in the order of the lines that noted some.
+    pub kept_off: Vec<KeptOff>,
     /// When the first of them ended.
     pub first_at_ms: Option<i64>,
     /// When the last of them ended that made a call.
@@ -479,8 +490,9 @@ impl Report {
             summary.last_call_at_ms = summary.last_call_at_ms.max(Some(entry.at_ms));
             summary.calls_at_ms.push((entry.at_ms, entry.figures.calls));
         }
-        if entry.figures.refused > 0 {
-            summary.refused_at_ms.push((entry.at_ms, entry.figures.refused));
+        let Figures { refused, queued, .. } = entry.figures;
+        if refused > 0 || queued > 0 {
+            summary.kept_off.push(KeptOff { at_ms: entry.at_ms, refused, queued });
         }
         for line in entry.unclassified_lines {
             let known =
@@ -539,7 +551,7 @@ mod tests {
         let ocr = &report.dependencies["ocr"];
         assert_eq!((ocr.figures.calls, ocr.halves[0].calls, ocr.halves[1].calls), (2, 1, 1));
         assert_eq!((ocr.first_at_ms, ocr.last_call_at_ms), (Some(2_000), Some(9_000)));
-        assert_eq!(ocr.refused_at_ms, [(9_000, 1)]);
+        assert_eq!(ocr.kept_off, [KeptOff { at_ms: 9_000, refused: 1, queued: 0 }]);
         assert_eq!(ocr.unclassified_lines, BTreeMap::from([("boom[31m".to_owned(), 2)]));
         assert_eq!(report.dependencies["crm"].last_call_at_ms, None);
     }

@@ -164,6 +164,10 @@ pub(super) async fn serve(gateway: Arc<Gateway>, args: &ServeArgs) -> Result<End
 fn announce(gateway: &Gateway, entrances: &[Entrance]) {
     let dependencies = gateway.live().dependencies().count();
     for Entrance { address, serves, .. } in entrances {
+        // Said first: whoever waits for the line that announces the calls has then read it all.
+        if *serves != Serves::Calls && matches!(address, Address::Tcp(_)) {
+            ui::say(&format!("dashboard at {address}/"));
+        }
         match serves {
             Serves::Both | Serves::Calls => {
                 ui::say(&format!("serving {address}/d/NAME for {dependencies} dependencies"));

@@ -186,7 +186,7 @@ fn a_failure_that_no_rule_knew_brings_the_rule_to_add() {
     crate::world::until("it is shown", || page(&gateway, "/").contains("id=\"unknown\""));
     let html = page(&gateway, "/");
     assert!(html.contains("flux capacitor &#60;b&#62;not"), "{html}");
-    assert!(html.contains("classify:") && html.contains("stderr: {says:"), "{html}");
+    assert!(html.contains("classify:") && html.contains("message: {says: [&#34;flux capacitor&#34;]}"), "{html}");
 }
 
 /// A store that is gone costs the history and not the page: what is known in memory is shown, and said to be.

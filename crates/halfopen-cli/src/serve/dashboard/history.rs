@@ -8,7 +8,7 @@ use halfopen_core::alert::CHANNELS;
 use halfopen_core::time::Timestamp;
 
 use super::super::problem::Problem;
-use super::incidents::{Incident, spare, told_by};
+use super::incidents::{Incident, KeptOff, spare, told_by};
 use super::look::Look;
 use super::page::{Fragment, Link, Rendered, markup};
 use super::say::{Moment, fill};
@@ -73,9 +73,12 @@ pub(super) fn render(look: &Look<'_>, asked: u32) -> Result<Rendered, Problem> {
     for name in names.iter().filter(|name| *name != CHANNELS) {
         let mut found = told_by(&look.read_journal(name, since, EVENTS_MAX)?.events);
         if let Some(summary) = report.dependencies.get(name) {
-            let refused: Vec<(Timestamp, u64)> =
-                summary.refused_at_ms.iter().map(|(at, n)| (say.when.of_wall_ms(*at), *n)).collect();
-            spare(&mut found, name, &refused);
+            let noted = summary.kept_off.iter().map(|noted| KeptOff {
+                at: say.when.of_wall_ms(noted.at_ms),
+                refused: noted.refused,
+                queued: noted.queued,
+            });
+            spare(&mut found, name, &noted.collect::<Vec<_>>());
         }
         all.extend(found);
     }

@@ -29,7 +29,7 @@ pub(super) struct Incident {
     /// Probes that ended, and how many of them failed.
     pub(super) probes: u32,
     pub(super) failed_probes: u32,
-    /// The most jobs that were waiting, as the journal noted them.
+    /// Calls that were kept as jobs meanwhile, or the most that were seen waiting.
     pub(super) jobs: u64,
     /// Calls that were refused meanwhile.
     pub(super) spared: u64,
@@ -83,18 +83,31 @@ pub(super) fn told_by(events: &[EventRecord]) -> Vec<Incident> {
     over
 }
 
-/// Adds the calls that were spared to the incidents of one dependency; `refused` says when how many refusals were noted.
-pub(super) fn spare(incidents: &mut [Incident], dependency: &str, refused: &[(Timestamp, u64)]) {
-    for (at, n) in refused {
-        let mut of = incidents.iter_mut().filter(|incident| incident.dependency == dependency);
+/// Calls that were kept off a dependency, as one line noted them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KeptOff {
+    pub(super) at: Timestamp,
+    pub(super) refused: u64,
+    pub(super) queued: u64,
+}
+
+/// Adds to the incidents of one dependency what was kept off it meanwhile.
+pub(super) fn spare(incidents: &mut [Incident], dependency: &str, noted: &[KeptOff]) {
+    let mut queued = vec![0; incidents.len()];
+    for KeptOff { at, refused, queued: jobs } in noted {
+        let mut of = incidents.iter_mut().zip(&mut queued).filter(|(incident, _)| incident.dependency == dependency);
         // The newest stand first.
-        let last = of.find(|incident| {
+        let last = of.find(|(incident, _)| {
             let until = incident.ended_at().map(|ended| ended + LATE);
             incident.began_at <= *at && until.is_none_or(|until| *at <= until)
         });
-        if let Some(incident) = last {
-            incident.spared += n;
+        if let Some((incident, queued)) = last {
+            incident.spared += refused;
+            *queued += jobs;
         }
+    }
+    for (incident, queued) in incidents.iter_mut().zip(queued) {
+        incident.jobs = incident.jobs.max(queued);
     }
 }
 
@@ -137,9 +150,10 @@ mod tests {
         assert_eq!(times, [(100, None), (10, Some(40)), (5, Some(5))]);
         assert_eq!((found[1].probes, found[1].failed_probes, found[1].jobs), (1, 1, 7));
         assert!(found[2].trip.is_none(), "it began before the span");
-        let at = |ms: i64, n: u64| (Timestamp::from_millis(ms), n);
+        let at = |ms: i64, refused: u64| KeptOff { at: Timestamp::from_millis(ms), refused, queued: 2 * refused };
         spare(&mut found, "ocr", &[at(15, 3), at(60_000, 4), at(1, 9)]);
         spare(&mut found, "crm", &[at(15, 3)]);
         assert_eq!([found[0].spared, found[1].spared], [4, 3]);
+        assert_eq!([found[0].jobs, found[1].jobs], [8, 7], "what was noted, or the most that was seen waiting");
     }
 }

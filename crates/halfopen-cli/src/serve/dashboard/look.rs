@@ -70,6 +70,13 @@ impl Recently {
             Location::Memory => None,
             location => Handle::open(location).ok(),
         });
+        if let Some(reader) = beside
+            && reader.health() != StoreHealth::Good
+            && door.health() == StoreHealth::Good
+        {
+            // Asking tries a store that was lost again.
+            let _ = reader.journal_end();
+        }
         match beside {
             Some(reader) if reader.health() == StoreHealth::Good && door.health() == StoreHealth::Good => reader,
             // The door knows what is in memory meanwhile, and how the store fails.

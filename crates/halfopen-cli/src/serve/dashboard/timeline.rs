@@ -257,7 +257,7 @@ fn name(shape: Shape, say: &Say) -> &'static str {
 
 fn block(stretch: &Stretch, range: Range, end: Timestamp, say: &Say) -> Block {
     let (kind, y, height) = match stretch.shape {
-        Shape::Unknown => ("unknown", 16, 32),
+        Shape::Unknown => ("unknown", 36, 12),
         Shape::State(State::Closed) => ("closed", 40, 8),
         Shape::State(State::HalfOpen) => ("half-open", 28, 20),
         Shape::State(State::Open) => ("open", 16, 32),

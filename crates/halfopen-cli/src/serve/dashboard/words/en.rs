@@ -216,7 +216,7 @@ pub(in crate::serve::dashboard) const EN: Words = Words {
     event_jobs_cancelled: "jobs cancelled: {n}",
     // Incidents.
     no_incidents: "No incident in this time.",
-    incidents_about: "An incident lasts from the first trip to the recovery, over all its rounds of probes. Calls spared are refusals, as every process notes them at least once a minute. Jobs kept are the most that waited.",
+    incidents_about: "An incident lasts from the first trip to the recovery, over all its rounds of probes. Calls spared are refusals, as every process notes them at least once a minute. Jobs kept are the calls that were queued meanwhile.",
     cause: "Cause",
     over: "over",
     lasting: "lasting",

@@ -217,7 +217,7 @@ pub(in crate::serve::dashboard) const JA: Words = Words {
     event_jobs_cancelled: "取り消したジョブ: {n}",
     // Incidents.
     no_incidents: "この期間に障害はありません。",
-    incidents_about: "障害は最初のオープンから回復までで、途中のプローブも含みます。抑えた呼び出しは拒否の数(1 分ごとに記録)、保持したジョブは待機数の最大です。",
+    incidents_about: "障害は最初のオープンから回復までで、途中のプローブも含みます。抑えた呼び出しは拒否の数(1 分ごとに記録)、保持したジョブはその間にキューに入れた呼び出しです。",
     cause: "原因",
     over: "終了",
     lasting: "継続中",
