@@ -47,7 +47,7 @@ pub enum StoreError {
         known: i64,
     },
     /// The file is damaged, or no store at all. It is left as it is.
-    #[error("store {} is damaged ({cause}); it was left as it is: move it aside to begin anew", path.display())]
+    #[error("store {} is damaged ({cause}); it was left as it is: move it aside with its -wal and -shm to begin anew", path.display())]
     Corrupt {
         /// The file.
         path: PathBuf,

@@ -291,3 +291,20 @@ fn breaker_in_memory_begins_where_the_last_decision_ended() {
     assert_eq!(refused(door.admit(&route("ocr"), &policy(), Ask::Fresh)).reason, RefusalReason::Open);
     assert!(matches!(door.health(), StoreHealth::Lost(_)));
 }
+
+/// S157: who asks whether the store can be written has it written.
+#[cfg(feature = "sqlite")]
+#[test]
+fn check_writes_and_changes_nothing() {
+    let place = Place::new();
+    let door = door(&place);
+    let log = format!("{}-wal", place.file().display());
+    let boot = || -> String {
+        let conn = Connection::open(place.file()).unwrap();
+        conn.query_row("SELECT boot_id || anchor_ms FROM boot", [], |row| row.get(0)).unwrap()
+    };
+    let (before, length) = (boot(), fs::metadata(&log).unwrap().len());
+    assert_eq!(door.check(), StoreHealth::Good);
+    assert!(fs::metadata(&log).unwrap().len() > length, "nothing was written");
+    assert_eq!(boot(), before);
+}
