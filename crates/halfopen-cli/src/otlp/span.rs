@@ -15,6 +15,12 @@ pub(crate) enum Kind {
     Internal,
 }
 
+/// Returns a method as spans name it: a caller's own invention is no name. <https://opentelemetry.io/docs/specs/semconv/http/http-spans/>
+pub(crate) fn method_word(method: &http::Method) -> &'static str {
+    const KNOWN: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
+    KNOWN.into_iter().find(|known| *known == method.as_str()).unwrap_or("_OTHER")
+}
+
 /// A value that is told beside a span.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Told {

@@ -73,7 +73,8 @@ pub(super) struct Spread {
 }
 
 impl Times {
-    fn of(bounds: &'static [f64]) -> Self {
+    /// Returns none, to be sorted by these upper ends, in seconds.
+    pub(super) fn of(bounds: &'static [f64]) -> Self {
         Self { bounds, spans: (0..=bounds.len()).map(|_| Count::default()).collect(), micros: Count::default() }
     }
 

@@ -110,5 +110,9 @@ fn status(gateway: &Gateway) -> String {
         1..=3 => shown,
         more => format!("{shown} and {} more", more - 3),
     };
-    format!("{dependencies} dependencies, {open}{store}")
+    let dependencies = match dependencies {
+        1 => "1 dependency".to_owned(),
+        several => format!("{several} dependencies"),
+    };
+    format!("{dependencies}, {open}{store}")
 }

@@ -9,6 +9,7 @@ use rustix::process::Signal;
 use crate::metrics::value;
 use crate::receiver::{Does, Receiver, mail_server};
 use crate::stub::{Reply, Stub};
+use crate::tls::behind_tls;
 use crate::world::{Gateway, Starting, policy, until};
 
 const KEYS: &str = "owner: oncall
@@ -107,6 +108,33 @@ fn failures_of_channels_are_counted_and_said() {
     until("it is in the log", || gateway.said().contains("warn alert_given_up"));
     assert!(gateway.said().contains("answered 404") && !gateway.said().contains("s3cr3t-path"), "{}", gateway.said());
     assert!(gateway.halfopen(&["status"]).contains("alert delivery is failing"));
+}
+
+/// S185: a receiver behind TLS is told if it proves its name, and told nothing if it does not.
+#[test]
+fn a_receiver_that_does_not_prove_its_name_is_told_nothing() {
+    let (stub, receiver) = (Stub::start(), Stub::start());
+    receiver.always(Reply::ok(""));
+    let behind = behind_tls(&receiver, "localhost");
+    let channels = format!(
+        "  - webhook: https://localhost:{port}/good\n  - webhook: https://127.0.0.1:{port}/bad\n",
+        port = behind.address.port()
+    );
+    let starting = told(&stub, KEYS, &channels);
+    let roots = starting.write("roots.pem", &behind.certificate);
+    let gateway = starting.variable("SSL_CERT_FILE", &roots).start();
+    gateway.failures("up", 2);
+    let failed = |text: &str| {
+        value(
+            text,
+            r#"halfopen_alert_delivery_failures_total{dependency="halfopen-alerts",channel="oncall/webhook-2",reason="unreachable"}"#,
+        )
+    };
+    until("one is told and the other failed", || {
+        states(&gateway).contains(&DeliveryState::Delivered) && failed(&scrape(&gateway)) >= 1.0
+    });
+    let seen = receiver.seen();
+    assert!(!seen.is_empty() && seen.iter().all(|seen| seen.target == "/good"), "{seen:?}");
 }
 
 /// Mail and commands are told by a gateway as webhooks are.

@@ -149,12 +149,28 @@ fn figures_are_those_of_a_scrape() {
     let Some(Data::Histogram(heads)) = metric(&last, "halfopen_attempt_head_seconds").unwrap().data else { panic!() };
     assert_eq!((heads.data_points[0].count, heads.data_points[0].bucket_counts.iter().sum::<u64>()), (2, 2));
     assert_eq!(heads.data_points[0].bucket_counts.len(), heads.data_points[0].explicit_bounds.len() + 1);
+    let durations = metric(&last, "http.client.request.duration").unwrap();
+    assert_eq!(durations.unit, "s");
+    let Some(Data::Histogram(durations)) = durations.data else { panic!() };
+    let point = |status: &str| {
+        let status_of = |point: &&opentelemetry_proto::tonic::metrics::v1::HistogramDataPoint| {
+            told(&point.attributes, "http.response.status_code").as_deref() == Some(status)
+        };
+        durations.data_points.iter().find(status_of).unwrap()
+    };
+    assert_eq!((point("200").count, point("500").count), (1, 1));
+    for (name, expected) in
+        [("http.request.method", Some("GET")), ("server.address", Some("127.0.0.1")), ("error.type", Some("500"))]
+    {
+        assert_eq!(told(&point("500").attributes, name).as_deref(), expected, "{name}");
+    }
+    assert_eq!(told(&point("200").attributes, "error.type"), None);
     let Some(Data::Gauge(states)) = metric(&last, "halfopen_circuit_state").unwrap().data else { panic!() };
     let closed = states.data_points.iter().find(|point| told(&point.attributes, "state").as_deref() == Some("closed"));
     assert_eq!(closed.unwrap().value, Some(number_data_point::Value::AsDouble(1.0)));
     // Every series of a scrape is told, and no other.
     let mut exported = std::collections::BTreeSet::new();
-    for metric in &last {
+    for metric in last.iter().filter(|metric| metric.name != "http.client.request.duration") {
         let (points, suffix): (Vec<Vec<KeyValue>>, &str) = match metric.data.clone().unwrap() {
             Data::Gauge(gauge) => (gauge.data_points.into_iter().map(|point| point.attributes).collect(), ""),
             Data::Sum(sum) => (sum.data_points.into_iter().map(|point| point.attributes).collect(), "_total"),

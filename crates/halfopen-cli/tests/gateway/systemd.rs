@@ -50,9 +50,9 @@ fn a_service_manager_hears_of_beginning_reload_and_end() {
     let (mut manager, mut gateway) = Manager::start(Starting::new(&policy(&Stub::start().url(), "")), None);
     manager.hears(&["READY=1"]);
     assert_eq!(gateway.get("/readyz").status, 200);
-    manager.hears(&["STATUS=1 dependencies, all closed"]);
+    manager.hears(&["STATUS=1 dependency, all closed"]);
     gateway.failures("up", 5);
-    manager.hears(&["STATUS=1 dependencies, up open"]);
+    manager.hears(&["STATUS=1 dependency, up open"]);
     gateway.signal(Signal::HUP);
     manager.hears(&["RELOADING=1", "MONOTONIC_USEC="]);
     manager.hears(&["READY=1"]);

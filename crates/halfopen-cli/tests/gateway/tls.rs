@@ -14,14 +14,14 @@ use crate::stub::{Reply, Stub};
 use crate::world::{Gateway, Starting, policy};
 
 /// A stub with TLS before it, for as long as it lives.
-struct Behind {
-    address: SocketAddr,
-    certificate: String,
+pub(crate) struct Behind {
+    pub(crate) address: SocketAddr,
+    pub(crate) certificate: String,
     _runtime: tokio::runtime::Runtime,
 }
 
 /// Puts TLS before a stub, with a certificate for `name`.
-fn behind_tls(stub: &Stub, name: &str) -> Behind {
+pub(crate) fn behind_tls(stub: &Stub, name: &str) -> Behind {
     let made = rcgen::generate_simple_self_signed([name.to_owned()]).expect("a certificate");
     let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
     let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))

@@ -15,7 +15,9 @@ use super::Telemetry;
 use super::call::millis;
 use crate::log::{self, Level};
 use crate::otlp::context::{Context, TRACEPARENT};
-use crate::otlp::span::{Kind, Span};
+use crate::otlp::span::{Kind, Span, method_word};
+
+use super::durations::Request;
 
 /// An attempt that is followed. Dropped without a verdict, it says that nobody waited for its end.
 #[derive(Debug)]
@@ -28,6 +30,8 @@ struct Following {
     number: u32,
     status: Option<u16>,
     began: Instant,
+    /// What its duration is told by, where figures are exported.
+    request: Option<Request>,
     /// Where it is recorded.
     span: Option<Span>,
 }
@@ -58,14 +62,21 @@ impl AttemptSpan {
     /// Begins to follow an attempt, where its call is recorded or the log tells of attempts.
     pub(in crate::serve) fn begin(telemetry: &Arc<Telemetry>, about: &About<'_>) -> Self {
         let call = if telemetry.records() { Context::of(about.headers).filter(|call| call.is_sampled()) } else { None };
-        if call.is_none() && !log::is_on(Level::Debug) {
+        if call.is_none() && !telemetry.measures() && !log::is_on(Level::Debug) {
             return Self::none();
         }
+        let method = method_word(about.method);
+        let address = |upstream: &Upstream| upstream.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+        let request = about.upstream.filter(|_| telemetry.measures()).map(|upstream| {
+            let (dependency, address, port) = (about.dependency.to_owned(), address(upstream), upstream.port());
+            Request { dependency, method, address, port }
+        });
         let span = call.map(|call| {
-            let mut span = Span::new(call.child(), Some(call.span), about.method.as_str().to_owned(), Kind::Client);
-            span.tell("http.request.method", about.method.as_str());
+            let name = if method == "_OTHER" { "HTTP" } else { method };
+            let mut span = Span::new(call.child(), Some(call.span), name.to_owned(), Kind::Client);
+            span.tell("http.request.method", method);
             if let Some(upstream) = about.upstream {
-                span.tell("server.address", upstream.host().trim_start_matches('[').trim_end_matches(']'));
+                span.tell("server.address", address(upstream));
                 span.tell("server.port", upstream.port());
                 span.tell("url.full", upstream.shown(about.target));
             }
@@ -87,6 +98,7 @@ impl AttemptSpan {
             number: about.number,
             status: None,
             began: Instant::now(),
+            request,
             span,
         })))
     }
@@ -152,6 +164,13 @@ impl Following {
             }
             log::line(Level::Debug, "attempt", &fields);
         }
+        let error = (class != Class::Success.as_str()).then(|| {
+            let status = self.status.filter(|status| *status >= 400);
+            status.map_or_else(|| class.to_owned(), |status| status.to_string())
+        });
+        if let Some(request) = self.request {
+            self.telemetry.durations.add(request, self.status, error.as_deref(), took);
+        }
         let Some(mut span) = self.span else { return };
         if let Some(status) = self.status {
             span.tell("http.response.status_code", status);
@@ -160,9 +179,8 @@ impl Following {
         if let Some(rule) = rule {
             span.tell("halfopen.rule", rule);
         }
-        if class != Class::Success.as_str() {
-            let status = self.status.filter(|status| *status >= 400);
-            span.tell("error.type", status.map_or_else(|| class.to_owned(), |status| status.to_string()));
+        if let Some(error) = error {
+            span.tell("error.type", error);
             span.error = Some(class.to_owned());
         }
         span.end();

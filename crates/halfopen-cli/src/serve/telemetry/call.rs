@@ -11,7 +11,7 @@ use super::super::problem::{ATTEMPTS, CIRCUIT, OUTCOME};
 use super::Telemetry;
 use crate::log::{self, Level};
 use crate::otlp::context::{Context, TRACEPARENT, TRACESTATE};
-use crate::otlp::span::{Kind, Span};
+use crate::otlp::span::{Kind, Span, method_word};
 
 /// A call that is followed. Dropped without an answer, it says that the caller went away.
 #[derive(Debug)]
@@ -43,12 +43,13 @@ impl CallSpan {
             return Self(None);
         }
         let span = context.map(|context| {
-            let name = format!("{method} /d/{dependency}");
+            let word = method_word(method);
+            let name = format!("{} /d/{dependency}", if word == "_OTHER" { "HTTP" } else { word });
             let mut span = Span::new(context, before.map(|before| before.span), name, Kind::Server);
             if before.is_some() {
                 span.state = headers.get(TRACESTATE).and_then(|state| state.to_str().ok()).unwrap_or("").to_owned();
             }
-            span.tell("http.request.method", method.as_str());
+            span.tell("http.request.method", word);
             span.tell("http.route", format!("/d/{dependency}/{{path}}"));
             let path = path.split('?').next().unwrap_or_default();
             span.tell("url.path", halfopen_core::redact::line(&format!("/d/{dependency}{path}")));

@@ -177,8 +177,9 @@ async fn figures_once(gateway: &Arc<Gateway>, target: &Target, since_ns: u64) ->
     let asked = Arc::clone(gateway);
     let read = tokio::task::spawn_blocking(move || metrics::read(&asked, &asked.door.handle)).await;
     let Ok(families) = read else { return Took::Later("the figures cannot be read".to_owned(), None) };
-    let who = &gateway.door.telemetry.settings.resource;
-    ask(target, figures::written(&families, who, since_ns, now_ns())).await
+    let telemetry = &gateway.door.telemetry;
+    let (durations, who) = (telemetry.durations.read(), &telemetry.settings.resource);
+    ask(target, figures::written(&families, &durations, who, (since_ns, now_ns()))).await
 }
 
 async fn stopped(telemetry: &Telemetry) {

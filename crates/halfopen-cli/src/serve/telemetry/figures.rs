@@ -11,12 +11,21 @@ use opentelemetry_proto::tonic::metrics::v1::{
 };
 use prost::Message as _;
 
+use super::super::counts::Spread;
 use super::super::metrics::{Family, Kind, PREFIX, Series, Value};
+use super::durations::Ended;
 use crate::otlp::encode::{Who, pair, resource, scope};
 
-/// Returns figures as one message; they have been counted since `since_ns` and were read at `now_ns`.
-pub(super) fn written(families: &[Family], who: Who<'_>, since_ns: u64, now_ns: u64) -> Vec<u8> {
-    let metrics = families.iter().map(|family| figure(family, since_ns, now_ns)).collect();
+/// When figures begin and when they were read, in nanoseconds since the unix epoch.
+type Since = (u64, u64);
+
+/// Returns figures as one message, with how long requests took.
+pub(super) fn written(families: &[Family], durations: &[(Ended, Spread)], who: Who<'_>, at: Since) -> Vec<u8> {
+    let (since_ns, now_ns) = at;
+    let mut metrics: Vec<Metric> = families.iter().map(|family| figure(family, since_ns, now_ns)).collect();
+    if !durations.is_empty() {
+        metrics.push(requests(durations, at));
+    }
     let scope_metrics = ScopeMetrics { scope: Some(scope()), metrics, ..ScopeMetrics::default() };
     let resource_metrics = ResourceMetrics {
         resource: Some(resource(who)),
@@ -24,6 +33,33 @@ pub(super) fn written(families: &[Family], who: Who<'_>, since_ns: u64, now_ns: 
         ..ResourceMetrics::default()
     };
     ExportMetricsServiceRequest { resource_metrics: vec![resource_metrics] }.encode_to_vec()
+}
+
+fn requests(durations: &[(Ended, Spread)], at: Since) -> Metric {
+    let text = |name: &str, value: &str| pair(name, any_value::Value::StringValue(value.to_owned()));
+    let whole = |name: &str, value: u16| pair(name, any_value::Value::IntValue(value.into()));
+    let point = |(ended, spread): &(Ended, Spread)| {
+        let request = &ended.request;
+        let mut attributes = vec![
+            text("http.request.method", request.method),
+            text("server.address", &request.address),
+            whole("server.port", request.port),
+            text("halfopen.dependency", &request.dependency),
+        ];
+        attributes.extend(ended.status.map(|status| whole("http.response.status_code", status)));
+        attributes.extend(ended.error.as_deref().map(|error| text("error.type", error)));
+        spread_point(attributes, spread, at)
+    };
+    Metric {
+        name: "http.client.request.duration".to_owned(),
+        description: "Duration of HTTP client requests.".to_owned(),
+        unit: "s".to_owned(),
+        data: Some(metric::Data::Histogram(Histogram {
+            data_points: durations.iter().map(point).collect(),
+            aggregation_temporality: AggregationTemporality::Cumulative.into(),
+        })),
+        ..Metric::default()
+    }
 }
 
 fn figure(family: &Family, since_ns: u64, now_ns: u64) -> Metric {
@@ -65,8 +101,12 @@ fn number(series: &Series, since_ns: u64, now_ns: u64) -> Option<NumberDataPoint
 
 fn times(series: &Series, since_ns: u64, now_ns: u64) -> Option<HistogramDataPoint> {
     let Value::Times(spread) = &series.value else { return None };
-    Some(HistogramDataPoint {
-        attributes: labels(series),
+    Some(spread_point(labels(series), spread, (since_ns, now_ns)))
+}
+
+fn spread_point(attributes: Vec<KeyValue>, spread: &Spread, (since_ns, now_ns): Since) -> HistogramDataPoint {
+    HistogramDataPoint {
+        attributes,
         start_time_unix_nano: since_ns,
         time_unix_nano: now_ns,
         count: spread.all(),
@@ -74,7 +114,7 @@ fn times(series: &Series, since_ns: u64, now_ns: u64) -> Option<HistogramDataPoi
         bucket_counts: spread.times.clone(),
         explicit_bounds: spread.bounds.to_vec(),
         ..HistogramDataPoint::default()
-    })
+    }
 }
 
 fn labels(series: &Series) -> Vec<KeyValue> {

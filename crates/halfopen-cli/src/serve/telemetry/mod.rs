@@ -13,6 +13,7 @@
 
 mod attempt;
 mod call;
+mod durations;
 mod export;
 mod figures;
 
@@ -28,6 +29,7 @@ pub(super) use export::start;
 pub(super) use crate::otlp::Signal;
 use crate::otlp::settings::Settings;
 use crate::otlp::span::Span;
+use durations::Durations;
 
 /// What became of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +64,8 @@ impl Fate {
 pub(super) struct Telemetry {
     settings: Settings,
     queue: Option<mpsc::Sender<Span>>,
+    /// How long requests took, where figures are exported.
+    durations: Durations,
     /// Until the loop takes it.
     waiting: Mutex<Option<mpsc::Receiver<Span>>>,
     stop: watch::Sender<bool>,
@@ -89,6 +93,7 @@ impl Telemetry {
         Self {
             settings,
             queue: sender,
+            durations: Durations::default(),
             waiting: Mutex::new(receiver),
             stop: watch::Sender::new(false),
             fates: Default::default(),
@@ -99,6 +104,11 @@ impl Telemetry {
     /// Returns whether spans are exported.
     fn records(&self) -> bool {
         self.queue.is_some()
+    }
+
+    /// Returns whether figures are exported.
+    fn measures(&self) -> bool {
+        self.settings.metrics.is_some()
     }
 
     /// Queues a span; never waits.
