@@ -211,6 +211,8 @@ fn new_job() -> NewJob {
         review: None,
         retry_at: None,
         bounds: QueueBounds { jobs_max: u64::MAX, bytes_max: u64::MAX, ..QueueBounds::default() },
+        caller: None,
+        on_done: false,
     }
 }
 

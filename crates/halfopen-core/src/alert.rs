@@ -7,6 +7,9 @@
 //! The owner is never left believing what is no longer so: a reminder tells that it came back, and after that its end is
 //! told again.
 //!
+//! A program can be told of each job that ends ([`job_ended`]); it is sent by the same rules, to the receivers of the job's
+//! dependency, and belongs to no incident.
+//!
 //! What concerns jobs, credentials and recognition is told in **sums**: the first at once, what follows together, after
 //! [`SUM_EVERY`].
 //!
@@ -21,7 +24,9 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use crate::circuit::{LastFailure, Status};
-use crate::snapshot::{AlertRecord, DeliveryRecord, DeliveryState, EventRecord, EvidenceRecord, IncidentRecord};
+use crate::snapshot::{
+    AlertRecord, DeliveryRecord, DeliveryState, EventRecord, EvidenceRecord, IncidentRecord, JobEndRecord,
+};
 use crate::time::{Timestamp, millis};
 
 /// The dependency whose partitions are the channels that alerts go out by.
@@ -238,6 +243,44 @@ pub fn test(owner: &str, draw: u64, now: Timestamp) -> AlertRecord {
     let mut told = Vec::new();
     tell(&mut begun, Kind::Test, &mut told, now);
     told.pop().unwrap_or(*begun.last)
+}
+
+/// Returns what a program is told of a job that has ended. `nth` is the place of the end in the job's history: with the
+/// job's name it names what is told, the same whoever computes it and however often it is sent.
+#[must_use]
+pub fn job_ended(end: JobEndRecord, circuit: &str, nth: u32) -> AlertRecord {
+    let state = "closed".to_owned();
+    let event = EventRecord {
+        at_ms: end.ended_at_ms,
+        event: "job_ended".to_owned(),
+        dependency: end.dependency.clone(),
+        partition: None,
+        from_state: state.clone(),
+        to_state: state,
+        generation: 0,
+        reason: end.reason.clone(),
+        queued_count: None,
+        probe_result: None,
+        details: Map::new(),
+    };
+    AlertRecord {
+        id: format!("{}-{nth}", end.id),
+        thread: end.id.clone(),
+        kind: format!("dev.halfopen.job.{}", end.state),
+        at_ms: end.ended_at_ms,
+        began_at_ms: end.accepted_at_ms,
+        circuit: circuit.to_owned(),
+        owner: String::new(),
+        runbook: None,
+        event,
+        evidence: None,
+        next_probe_at_ms: None,
+        jobs: None,
+        flaps: 0,
+        except: None,
+        more: Map::new(),
+        job: Some(Box::new(end)),
+    }
 }
 
 /// How a delivery went.
@@ -495,6 +538,7 @@ fn fresh(record: &EventRecord, owner: &str, beside: Beside<'_>) -> AlertRecord {
         flaps: 0,
         except: None,
         more: Map::new(),
+        job: None,
     }
 }
 

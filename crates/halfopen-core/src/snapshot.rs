@@ -17,7 +17,7 @@ mod request;
 
 use crate::circuit::Circuit;
 
-pub use alert::{AlertRecord, DeliveryRecord, DeliveryState, EvidenceRecord, IncidentRecord, PostRecord};
+pub use alert::{AlertRecord, DeliveryRecord, DeliveryState, EvidenceRecord, IncidentRecord, JobEndRecord, PostRecord};
 pub use job::{decode_entry, decode_job, encode_entry, encode_job};
 pub use record::{EventRecord, record};
 pub use request::{decode_request, decode_result, encode_request, encode_result};

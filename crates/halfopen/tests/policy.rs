@@ -381,6 +381,14 @@ store: sqlite:/var/lib/halfopen.db
 #[test_case("dependency_guard: {name: a, credentials: {main: {from_env: sk-abc-def}}}\n", "not the secret")]
 #[test_case("dependency_guard: {name: a, credentials: {main: {header: X}}}\n", "either `from_env` or `from_file`")]
 #[test_case("dependency_guard: {name: a, probe: 'x | y'}\n", "needs a shell")]
+#[test_case("dependency_guard: {name: a, on_done: {slack: 'http://x'}}\n", "a receiver is one of webhook")]
+#[test_case("dependency_guard: {name: a, on_done: {webhook: x}}\n", "no http or https URL")]
+#[test_case(
+    "dependency_guard: {name: a, on_done: {webhook: {url: 'http://x', secret_from_env: a+b}}}\n",
+    "not the secret"
+)]
+#[test_case("dependency_guard: {name: a, on_done: []}\n", "`on_done` is a list; allowed is")]
+#[test_case("dependency_guard: {name: a, on_done: yes}\n", "`on_done` is")]
 #[test_case("alerts: {o: [{pager: x}]}\n", "a channel is one of")]
 #[test_case("alerts: {o: [{webhook: x}]}\n", "no http or https URL")]
 #[test_case("alerts: {o: [{webhook: {secret_from_env: S}}]}\n", "either `url` or `url_from_env`")]
@@ -526,6 +534,8 @@ fn the_schema_takes_the_examples_and_every_example_of_a_key() {
 #[test_case("split_by: [zone]")]
 #[test_case("name: a@b")]
 #[test_case("credentials: {main: {from_env: A, from_file: b}}")]
+#[test_case("on_done: {slack: 'http://x'}")]
+#[test_case("on_done: []")]
 fn the_schema_refuses_what_the_reader_refuses(line: &str) {
     let validator = jsonschema::validator_for(&halfopen::config::schema::schema()).expect("a schema");
     let text = guard(line).replace("  name: ocr\n", if line.starts_with("name") { "" } else { "  name: ocr\n" });

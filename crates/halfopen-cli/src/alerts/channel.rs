@@ -1,7 +1,7 @@
 //! Names the channels of an owner, and sends by each kind.
 //!
-//! A channel is named after its owner, its kind and its place among those of the kind: `platform-oncall/webhook-1`. The
-//! name is the same in every process that reads the policy, holds no secret, and is part of a circuit's name.
+//! A channel is named after its owner, its kind and its place among those of the kind: `platform-oncall/webhook-1`; one of
+//! `on_done` after the dependency: `on_done:ocr/webhook-1`. The name is the same in every process that reads the policy, holds no secret, and is part of a circuit's name.
 
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ const OWNER_CHARS_MAX: usize = 100;
 pub struct Named {
     /// Such as `platform-oncall/webhook-1`.
     pub name: String,
-    /// Whom it reaches.
-    pub owner: String,
+    /// Whom it reaches, or who hears that it does not; `None` if nobody does.
+    pub owner: Option<String>,
     /// How.
     pub channel: Channel,
 }
@@ -28,20 +28,23 @@ pub struct Named {
 #[must_use]
 pub fn named(owners: &Owners, owner: &str) -> Vec<Named> {
     let channels = owners.get(owner).map(Vec::as_slice).unwrap_or_default();
+    numbered(&in_a_name(owner), Some(owner), channels)
+}
+
+/// Returns the receivers of a dependency's `on_done` in the order of the policy.
+pub(super) fn receivers(dependency: &str, channels: &[Channel], owner: Option<&str>) -> Vec<Named> {
+    numbered(&format!("on_done:{}", in_a_name(dependency)), owner, channels)
+}
+
+fn numbered(prefix: &str, owner: Option<&str>, channels: &[Channel]) -> Vec<Named> {
     let mut seen: Vec<&str> = Vec::new();
-    channels
-        .iter()
-        .map(|channel| {
-            let kind = kind(channel);
-            seen.push(kind);
-            let place = seen.iter().filter(|known| **known == kind).count();
-            Named {
-                name: format!("{}/{kind}-{place}", in_a_name(owner)),
-                owner: owner.to_owned(),
-                channel: channel.clone(),
-            }
-        })
-        .collect()
+    let number = |channel: &Channel| {
+        let kind = kind(channel);
+        seen.push(kind);
+        let place = seen.iter().filter(|known| **known == kind).count();
+        Named { name: format!("{prefix}/{kind}-{place}"), owner: owner.map(str::to_owned), channel: channel.clone() }
+    };
+    channels.iter().map(number).collect()
 }
 
 fn kind(channel: &Channel) -> &'static str {

@@ -1,4 +1,4 @@
-//! Tells a command: the alert as JSON on its standard input, its end as the answer.
+//! Tells a command: the alert, or the end of a job, as JSON on its standard input, its end as the answer.
 //!
 //! The command runs in a process group of its own and is killed with all it started when its time is over. It inherits no
 //! variable whose name says that it holds a secret: a hook that posts a message needs none of the credentials of the
@@ -45,9 +45,7 @@ pub(super) fn tell(words: &[String], message: &Message, within: Duration) -> Out
         .args(arguments)
         .env_clear()
         .envs(std::env::vars_os().filter(|(name, value)| !is_secret(&name.to_string_lossy(), &value.to_string_lossy())))
-        .env("HALFOPEN_ALERT_ID", &message.id)
-        .env("HALFOPEN_ALERT_TYPE", &message.kind)
-        .env("HALFOPEN_ALERT_CIRCUIT", &message.circuit)
+        .envs(message.variables())
         .process_group(0)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())

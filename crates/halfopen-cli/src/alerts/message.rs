@@ -5,7 +5,7 @@
 
 use halfopen_core::alert::Kind;
 use halfopen_core::redact;
-use halfopen_core::snapshot::AlertRecord;
+use halfopen_core::snapshot::{AlertRecord, JobEndRecord};
 use halfopen_core::time::ReadAt;
 use serde_json::{Map, Value, json};
 
@@ -27,6 +27,8 @@ pub struct Message {
     pub thread: String,
     /// Its type.
     pub kind: String,
+    /// What it is about: a circuit, or a job.
+    pub subject: String,
     /// The circuit.
     pub circuit: String,
     /// What happened, in one line.
@@ -35,6 +37,8 @@ pub struct Message {
     pub sent_at_sec: i64,
     time: String,
     data: Map<String, Value>,
+    /// What a command finds in its environment.
+    variables: Vec<(&'static str, String)>,
 }
 
 impl Message {
@@ -46,6 +50,9 @@ impl Message {
             let ms = i64::try_from(ms.clamp(0, i128::from(LAST_SHOWN_MS))).unwrap_or(0);
             format!("{:.3}", jiff::Timestamp::from_millisecond(ms).unwrap_or_default())
         };
+        if let Some(end) = &alert.job {
+            return Self::of_job(alert, end, clocks.wall_ms.div_euclid(1000), wall);
+        }
         let headline = redact::line(&headline(alert));
         let event = &alert.event;
         let reason = event.reason.as_deref().map(redact::line);
@@ -77,11 +84,18 @@ impl Message {
             "details": clean(&Value::Object(event.details.clone())),
             "more": clean(&Value::Object(alert.more.clone())),
         });
+        let variables = vec![
+            ("HALFOPEN_ALERT_ID", alert.id.clone()),
+            ("HALFOPEN_ALERT_TYPE", alert.kind.clone()),
+            ("HALFOPEN_ALERT_CIRCUIT", alert.circuit.clone()),
+        ];
         Self {
             id: alert.id.clone(),
             thread: alert.thread.clone(),
             kind: alert.kind.clone(),
+            subject: alert.circuit.clone(),
             circuit: alert.circuit.clone(),
+            variables,
             headline,
             sent_at_sec: clocks.wall_ms.div_euclid(1000),
             time: wall(alert.at_ms),
@@ -90,6 +104,58 @@ impl Message {
                 _ => Map::new(),
             },
         }
+    }
+
+    /// Writes what a program is told of a job that has ended. Neither what the job sent nor what came back is part of it;
+    /// where that can be read, is.
+    fn of_job(alert: &AlertRecord, end: &JobEndRecord, sent_at_sec: i64, wall: impl Fn(i64) -> String) -> Self {
+        let has_result = end.state == "done" || end.state == "failed";
+        let data = json!({
+            "job": end.id,
+            "dependency": end.dependency,
+            "circuit": alert.circuit,
+            "state": end.state,
+            "reason": end.reason,
+            "caller": end.caller,
+            "idempotency_key": end.key,
+            "accepted_at": wall(end.accepted_at_ms),
+            "expires_at": wall(end.expires_at_ms),
+            "ended_at": wall(end.ended_at_ms),
+            "attempts": end.attempts,
+            "class": end.class,
+            "may_have_run": end.may_have_run,
+            "location": format!("/jobs/{}", end.id),
+            "result": has_result.then(|| format!("/jobs/{}/result", end.id)),
+        });
+        let mut variables = vec![
+            ("HALFOPEN_JOB_ID", end.id.clone()),
+            ("HALFOPEN_JOB_STATE", end.state.clone()),
+            ("HALFOPEN_JOB_DEPENDENCY", end.dependency.clone()),
+            ("HALFOPEN_EVENT_ID", alert.id.clone()),
+            ("HALFOPEN_EVENT_TYPE", alert.kind.clone()),
+        ];
+        variables.extend(end.reason.clone().map(|reason| ("HALFOPEN_JOB_REASON", reason)));
+        variables.extend(end.key.clone().map(|key| ("HALFOPEN_IDEMPOTENCY_KEY", key)));
+        Self {
+            id: alert.id.clone(),
+            thread: alert.thread.clone(),
+            kind: alert.kind.clone(),
+            subject: end.id.clone(),
+            circuit: alert.circuit.clone(),
+            headline: format!("job {} of {} is {}", end.id, end.dependency, end.state),
+            sent_at_sec,
+            time: wall(end.ended_at_ms),
+            data: match data {
+                Value::Object(data) => data,
+                _ => Map::new(),
+            },
+            variables,
+        }
+    }
+
+    /// Returns what a command finds in its environment.
+    pub(super) fn variables(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.variables.iter().map(|(name, value)| (*name, value.as_str()))
     }
 
     /// Returns it as a CloudEvent 1.0 in structured JSON. <https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/spec.md>
@@ -101,7 +167,7 @@ impl Message {
                 "id": self.id,
                 "source": "/halfopen",
                 "type": self.kind,
-                "subject": self.circuit,
+                "subject": self.subject,
                 "time": self.time,
                 "datacontenttype": "application/json",
                 "thread": self.thread,

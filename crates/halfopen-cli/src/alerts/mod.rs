@@ -5,11 +5,15 @@
 //! one door (`halfopen-alerts@channel=OWNER/KIND-N`), so a receiver that hangs costs a few callers their five seconds and
 //! then nobody any; whether alerts get through is seen in `halfopen status`. What fails stays due, under the same name.
 //!
+//! Programs are told of ended jobs (`on_done`) in the same way, through circuits of their own. Where a process stays, the two
+//! are sent apart ([`deliver_to_owners`], [`deliver_to_programs`]), so that a receiver that hangs keeps no alert.
+//!
 //! One thread for each channel: three of the four kinds block, there are a handful of channels, and no other shape ends
 //! on time whatever the receiver does. The alerts of one channel go out in their order.
 //!
 //! `run`, `serve` and `ops` use this; it uses none of them.
 
+mod banner;
 mod channel;
 mod command;
 mod http;
@@ -32,6 +36,7 @@ use halfopen_core::policy::{Policy, Surface};
 use halfopen_core::snapshot::AlertRecord;
 use halfopen_core::verdict::{Class, Verdict};
 
+pub use banner::{LOOKED_AT, undelivered};
 pub use channel::{Named, named};
 pub use message::{Message, headline, runbook};
 
@@ -44,8 +49,14 @@ const ONE_WITHIN: Duration = Duration::from_millis(4_500);
 /// How long a claimed alert is this process's own.
 const LEASE: Duration = Duration::from_secs(30);
 
+/// How long what a program is told is this process's own: a sweep is over long before.
+const LEASE_PROGRAMS: Duration = Duration::from_secs(10);
+
 /// How many alerts one sweep claims at most.
 const CLAIM_MAX: usize = 16;
+
+/// Of how many jobs of a dependency one sweep tells at most.
+const CLAIM_JOBS_MAX: usize = 64;
 
 /// How many channels are served at once.
 const AT_ONCE: usize = 8;
@@ -140,32 +151,91 @@ impl Outcome {
     }
 }
 
-/// Sends what is due, within [`WITHIN`]. Costs one look at the store where nothing is.
+impl Sent {
+    fn and(mut self, more: Self) -> Self {
+        self.each.extend(more.each);
+        Self { delivered: self.delivered + more.delivered, failed: self.failed + more.failed, each: self.each }
+    }
+}
+
+/// Sends what is due to owners and programs, within [`WITHIN`]. Costs a look or two at the store where nothing is.
 pub fn deliver(handle: &Handle, config: &Config, store: &Location) -> Sent {
+    let until = Instant::now() + WITHIN;
+    to_owners(handle, config, store, until).and(to_programs(handle, config, store, until))
+}
+
+/// Sends the alerts that are due, within [`WITHIN`].
+pub fn deliver_to_owners(handle: &Handle, config: &Config, store: &Location) -> Sent {
+    to_owners(handle, config, store, Instant::now() + WITHIN)
+}
+
+/// Tells programs of the jobs that have ended, some of them, within [`WITHIN`].
+pub fn deliver_to_programs(handle: &Handle, config: &Config, store: &Location) -> Sent {
+    to_programs(handle, config, store, Instant::now() + WITHIN)
+}
+
+fn to_programs(handle: &Handle, config: &Config, store: &Location, until: Instant) -> Sent {
+    let mut sent = Sent::default();
+    let with = |name: &&String| config.dependencies.get(*name).is_some_and(|known| !known.wiring.on_done.is_empty());
+    let names: Vec<&String> = config.dependencies.keys().filter(with).collect();
+    if names.is_empty() || !handle.has_due_notices(names.iter().map(|name| name.as_str())) {
+        return sent;
+    }
+    let receivers = |dependency: &str| {
+        let known = config.dependencies.get(dependency);
+        let named = |known: &halfopen::config::Dependency| {
+            channel::receivers(dependency, &known.wiring.on_done, known.policy.owner.as_deref())
+        };
+        known.map(named).unwrap_or_default()
+    };
+    let mut claimed = Vec::new();
+    for name in names {
+        let channels: Vec<String> = receivers(name).into_iter().map(|named| named.name).collect();
+        // A store that cannot be written keeps them for whoever finds it well.
+        claimed.extend(handle.claim_notices(name, &channels, LEASE_PROGRAMS, CLAIM_JOBS_MAX).unwrap_or_default());
+    }
+    let channels_of = |alert: &AlertRecord| receivers(&alert.event.dependency);
+    let all = results(handle, &channels_of, store, &claimed, until);
+    for (claimed, how) in claimed.iter().zip(all) {
+        let owner =
+            config.dependencies.get(&claimed.alert.event.dependency).and_then(|known| known.policy.owner.clone());
+        sent = sent.and(finished(handle, claimed, how, &channel_policy(owner)));
+    }
+    sent
+}
+
+fn to_owners(handle: &Handle, config: &Config, store: &Location, until: Instant) -> Sent {
     let mut sent = Sent::default();
     if config.owners.is_empty() || !handle.has_due_alerts() {
         return sent;
     }
-    let until = Instant::now() + WITHIN;
     let names = |owner: &str| named(&config.owners, owner).into_iter().map(|named| named.name).collect();
     // A store that cannot be written keeps its alerts for whoever finds it well.
     let claimed = handle.sweep_alerts().and_then(|()| handle.claim_alerts(&names, LEASE, CLAIM_MAX));
     let Ok(claimed) = claimed else { return sent };
-    let all = results(handle, &config.owners, store, &claimed, until);
+    let channels_of = |alert: &AlertRecord| named(&config.owners, &alert.owner);
+    let all = results(handle, &channels_of, store, &claimed, until);
     for (claimed, how) in claimed.iter().zip(all) {
-        for (channel, _, trouble) in &how {
-            match trouble {
-                None => sent.delivered += 1,
-                Some(Trouble::NotTried) => {}
-                Some(_) => sent.failed += 1,
-            }
-            sent.each.push((channel.clone(), *trouble));
-        }
-        let how: Vec<(String, Delivered)> = how.into_iter().map(|(channel, how, _)| (channel, how)).collect();
-        let policy = channel_policy(&claimed.alert.owner);
-        // If this cannot be written, the lease runs out and it is sent again under the same name.
-        let _ = handle.finish_alert(claimed, &how, &policy);
+        let policy = channel_policy(Some(claimed.alert.owner.clone()));
+        sent = sent.and(finished(handle, claimed, how, &policy));
     }
+    sent
+}
+
+/// Writes down how it went with one alert.
+fn finished(handle: &Handle, claimed: &ClaimedAlert, how: Met, policy: &Policy) -> Sent {
+    let mut sent = Sent::default();
+    for (channel, _, trouble) in &how {
+        match trouble {
+            None => sent.delivered += 1,
+            Some(Trouble::NotTried) => {}
+            Some(_) => sent.failed += 1,
+        }
+        sent.each.push((channel.clone(), *trouble));
+    }
+    let how: Vec<(String, Delivered)> = how.into_iter().map(|(channel, how, _)| (channel, how)).collect();
+    // If this cannot be written, the lease runs out and it is sent again under the same name.
+    let _ = handle.finish_alert(claimed, &how, policy);
     sent
 }
 
@@ -191,21 +261,32 @@ pub fn try_all(handle: &Handle, owners: &Owners, alert: &AlertRecord) -> Vec<(Na
     tried
 }
 
-/// The result of each claimed alert, by channel, with what it met.
-type Results = Vec<Vec<(String, Delivered, Option<Trouble>)>>;
+/// How it went with one alert by each channel, and what it met.
+type Met = Vec<(String, Delivered, Option<Trouble>)>;
 
-fn results(handle: &Handle, owners: &Owners, store: &Location, claimed: &[ClaimedAlert], until: Instant) -> Results {
+/// The result of each claimed alert.
+type Results = Vec<Met>;
+
+fn results(
+    handle: &Handle,
+    channels_of: &dyn Fn(&AlertRecord) -> Vec<Named>,
+    store: &Location,
+    claimed: &[ClaimedAlert],
+    until: Instant,
+) -> Results {
     let results: Mutex<Results> = Mutex::new(vec![Vec::new(); claimed.len()]);
     let messages: Vec<Message> = claimed
         .iter()
         .map(|claimed| {
-            let spared = watch::calls_spared(store, &claimed.alert, &handle.clock().read());
+            let of_incident = claimed.alert.job.is_none();
+            let spared =
+                of_incident.then(|| watch::calls_spared(store, &claimed.alert, &handle.clock().read())).flatten();
             Message::of(&claimed.alert, spared, &handle.clock().read())
         })
         .collect();
     let mut channels: Vec<(Named, Vec<usize>)> = Vec::new();
     for (place, claimed) in claimed.iter().enumerate() {
-        for named in named(owners, &claimed.alert.owner) {
+        for named in channels_of(&claimed.alert) {
             if !claimed.channels.contains(&named.name) {
                 continue;
             }
@@ -244,7 +325,7 @@ fn in_order(
 ) {
     let Ok(place) = CircuitId::part(CHANNELS, "channel", &named.name) else { return };
     let route = Route { place, account: None };
-    let policy = channel_policy(&named.owner);
+    let policy = channel_policy(named.owner.clone());
     let mut stuck: Vec<&str> = Vec::new();
     for &at in places {
         let thread = claimed[at].alert.thread.as_str();
@@ -283,8 +364,9 @@ fn panicked() -> Outcome {
     Outcome::never("the delivery broke off")
 }
 
-/// Returns the rules of a channel's circuit. Its owner is the one who is reached by it, so that the other channels tell.
-fn channel_policy(owner: &str) -> Policy {
+/// Returns the rules of a channel's circuit. Its owner is the one who is reached by it, so that the other channels tell;
+/// of a program's, the dependency's.
+fn channel_policy(owner: Option<String>) -> Policy {
     let mut policy = Policy::built_in(CHANNELS, Surface::Serve);
     policy.circuit.open_after_failures = std::num::NonZeroU32::new(OPEN_AFTER).unwrap_or(std::num::NonZeroU32::MIN);
     policy.circuit.window = Duration::from_secs(900);
@@ -292,6 +374,6 @@ fn channel_policy(owner: &str) -> Policy {
     policy.circuit.max_open_for = OPEN_FOR_MAX;
     policy.circuit.half_open_max_calls = std::num::NonZeroU32::MIN;
     policy.circuit.close_after_successes = std::num::NonZeroU32::MIN;
-    policy.owner = Some(owner.to_owned());
+    policy.owner = owner;
     policy
 }

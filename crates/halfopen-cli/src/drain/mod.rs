@@ -5,6 +5,9 @@
 //! keep one rate; nothing here paces anything. Commands are run here (`run::job`), HTTP jobs are sent as the gateway
 //! sends them, if the policy names where to.
 //!
+//! Owners and programs (`on_done`) are told while it goes on and at its end, within [`TELL_WITHIN`]: no other process need
+//! come by. What fails stays due.
+//!
 //! It ends when nothing is due, or when nothing can be done for longer than `--max-wait`: the exit code says which. A
 //! signal ends it in order: nothing more is claimed, what runs may finish for a while, then it is ended and given back.
 
@@ -15,7 +18,7 @@ use std::io::IsTerminal as _;
 use std::num::NonZeroU64;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use clap::builder::BoolishValueParser;
@@ -25,16 +28,20 @@ use halfopen::store::{Location, StoreError};
 use halfopen::{activation, attendance};
 use halfopen_core::policy::Surface;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinHandle;
 
+use crate::alerts::Sent;
 use crate::args::Shared;
 use crate::duration::parse;
 use crate::run::CommandPerformer;
 use crate::work::{Bell, Left, Pace, Quota, Stop, Worker};
-use crate::{exit, ui};
+use crate::{alerts, exit, ui};
 use hands::Hands;
 
 /// How long what runs may finish after the first signal.
 const FINISH_WITHIN: Duration = Duration::from_secs(10);
+/// How long owners and programs are told at the end, as long as they listen.
+const TELL_WITHIN: Duration = Duration::from_secs(30);
 /// How often a person at the terminal is told how far it is, and the mark of a worker is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -150,12 +157,16 @@ impl Place<'_> {
         let mut draining = std::pin::pin!(draining);
         let mut ending = std::pin::pin!(end_when_told(stop));
         let shows = !args.json && std::io::stderr().is_terminal();
+        let mut telling = self.tell();
         let mut left = loop {
             tokio::select! {
                 left = &mut draining => break left,
                 error = &mut ending => return Err(error.into()),
                 () = tokio::time::sleep(LOOK_EVERY) => {
                     attendance::mark(&self.store);
+                    if telling.is_finished() {
+                        telling = self.tell();
+                    }
                     if shows {
                         told::progress(&hands, &handle, args.dep.as_deref());
                     }
@@ -178,7 +189,23 @@ impl Place<'_> {
             }
         }
         told::end(&hands, &left, &queued, shows, args.json);
+        self.tell_the_rest(telling).await;
+        alerts::undelivered(&handle).iter().for_each(|line| ui::warn(line));
         Ok(if queued.values().all(|queued| *queued == 0) { exit::OK } else { exit::TRY_LATER })
+    }
+
+    /// Begins to tell owners and programs what is due.
+    fn tell(&self) -> JoinHandle<Sent> {
+        let (handle, config, store) = (Arc::clone(&self.handle), Arc::clone(&self.config), self.store.clone());
+        tokio::task::spawn_blocking(move || alerts::deliver(&handle, &config, &store))
+    }
+
+    /// Tells what is still due, as long as somebody takes it.
+    async fn tell_the_rest(&self, telling: JoinHandle<Sent>) {
+        let until = Instant::now() + TELL_WITHIN;
+        // What was noted since it began is not part of it.
+        let _ = telling.await;
+        while self.tell().await.is_ok_and(|sent| sent.delivered > 0) && Instant::now() < until {}
     }
 
     /// Returns who sends HTTP jobs, if the policy names where to.

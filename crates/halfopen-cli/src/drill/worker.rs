@@ -137,6 +137,8 @@ impl World<'_> {
             review,
             retry_at,
             bounds: QueueBounds::default(),
+            caller: None,
+            on_done: false,
         };
         match self.door(process).enqueue(new) {
             Ok(accepted) => {

@@ -2,8 +2,6 @@
 
 use clap::builder::BoolishValueParser;
 use clap::{Args, Subcommand};
-use halfopen::store::EventFilter;
-use halfopen::store::alerts::KEEP_DONE;
 use halfopen_core::alert::{self, Delivered};
 use halfopen_core::snapshot::{DeliveryState, PostRecord};
 use halfopen_core::time::Timestamp;
@@ -14,9 +12,6 @@ use super::{Done, Failure, OK, out};
 use crate::args::Shared;
 use crate::shown::When;
 use crate::{alerts, exit, ui};
-
-/// How many alerts are looked at.
-const LOOKED_AT: usize = 3000;
 
 /// Arguments of `halfopen alerts`.
 #[derive(Debug, Args)]
@@ -104,7 +99,7 @@ fn list(shared: &Shared, args: &ListArgs) -> Done {
     alerts::watch::figures(&handle, &place.config, &place.store);
     alerts::deliver(&handle, &place.config, &place.store);
     let when = place::when(&handle);
-    let mut posts = handle.alerts(LOOKED_AT).map_err(place::store_failure)?;
+    let mut posts = handle.alerts(alerts::LOOKED_AT).map_err(place::store_failure)?;
     posts.retain(|post| args.all || !is_delivered(post));
     if args.json {
         out::json(&posts.iter().map(|post| as_json(post, &when)).collect::<Vec<Value>>())?;
@@ -117,42 +112,6 @@ fn list(shared: &Shared, args: &ListArgs) -> Done {
     let rows: Vec<Vec<String>> = posts.iter().flat_map(|post| rows(post, &when)).collect();
     out::text(&out::table(&["when", "alert", "owner", "channel", "state", "why"], &rows))?;
     OK
-}
-
-/// Returns what a person who looks at the circuits must hear about alerts; `None` if all got through.
-pub(super) fn banner(posts: &[PostRecord]) -> Option<String> {
-    let of = |state: DeliveryState| {
-        posts.iter().filter(|post| post.deliveries.iter().any(|delivery| delivery.state == state)).count()
-    };
-    let tried = |post: &&PostRecord| {
-        post.deliveries.iter().any(|delivery| delivery.state == DeliveryState::Due && delivery.attempts > 0)
-    };
-    let (waiting, given_up) = (posts.iter().filter(tried).count(), of(DeliveryState::Failed));
-    (waiting + given_up > 0).then(|| {
-        format!("alert delivery is failing: {waiting} wait, {given_up} were given up; halfopen alerts list says why")
-    })
-}
-
-/// Returns the alerts that a person who looks at the circuits should hear about.
-pub(super) fn lately(handle: &halfopen::handle::Handle) -> Vec<PostRecord> {
-    handle.alerts(LOOKED_AT).unwrap_or_default()
-}
-
-/// Returns what a person must hear about alerts that nobody was told, because too many waited; `None` if there were none.
-pub(super) fn dropped(handle: &halfopen::handle::Handle) -> Option<String> {
-    let since = handle.clock().now() - KEEP_DONE;
-    let filter = EventFilter {
-        dependency: Some(alert::CHANNELS.to_owned()),
-        since_ms: Some(since.as_millis()),
-        limit: LOOKED_AT,
-        ..EventFilter::default()
-    };
-    let events = handle.events(&filter).unwrap_or_default();
-    let dropped = events.iter().filter(|event| event.event == "alerts_dropped");
-    let alerts: u64 = dropped.filter_map(|event| event.details.get("alerts").and_then(Value::as_u64)).sum();
-    (alerts > 0).then(|| {
-        format!("{alerts} alerts of the last days were dropped because too many waited; halfopen events has what they were about")
-    })
 }
 
 fn is_delivered(post: &PostRecord) -> bool {

@@ -14,7 +14,7 @@ use halfopen_core::redact;
 
 use super::place::{self, Place};
 use super::remote::{At, Remote};
-use super::{Done, OK, alerts, out};
+use super::{Done, OK, out};
 use crate::args::Shared;
 use crate::shown::{Line, Told, When, state_word};
 use crate::{duration, ui};
@@ -47,8 +47,7 @@ pub(super) fn run(shared: &Shared, args: &StatusArgs) -> Done {
     }
     ui::say(&about_store(&place, &when));
     place.warn_of_new_stores();
-    let doubts = [alerts::banner(&alerts::lately(&handle)), alerts::dropped(&handle)];
-    doubts.into_iter().flatten().for_each(|doubt| ui::warn(&doubt));
+    crate::alerts::undelivered(&handle).iter().for_each(|line| ui::warn(line));
     let jobs = jobs(&handle.job_figures().map_err(place::store_failure)?, &when);
     let shown = show(&circuits, &when, &|dependency| place.policy(dependency))?;
     if let Some(jobs) = jobs {

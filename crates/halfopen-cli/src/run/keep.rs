@@ -204,6 +204,8 @@ impl Keeper<'_> {
             review,
             retry_at: self.stated,
             bounds: plan.wiring.queue,
+            caller: None,
+            on_done: !plan.wiring.on_done.is_empty(),
         };
         let kept = if made { self.handle.enqueue_or_join(new) } else { self.handle.enqueue(new) };
         match kept {

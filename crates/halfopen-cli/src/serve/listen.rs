@@ -102,7 +102,8 @@ pub(super) async fn serve(gateway: Arc<Gateway>, args: &ServeArgs) -> Result<End
     drop(alive);
     let watching = tokio::spawn(reload::watch(Arc::clone(&gateway)));
     let mut working = queue::start(&gateway);
-    let telling = tokio::spawn(tell::owners(Arc::clone(&gateway)));
+    let telling =
+        [tokio::spawn(tell::owners(Arc::clone(&gateway))), tokio::spawn(tell::programs(Arc::clone(&gateway)))];
     let remembering = tokio::spawn(dashboard::remember(Arc::clone(&gateway)));
     notify.ready();
     loop {
@@ -119,7 +120,7 @@ pub(super) async fn serve(gateway: Arc<Gateway>, args: &ServeArgs) -> Result<End
     }
     notify.stopping();
     watching.abort();
-    telling.abort();
+    telling.iter().for_each(tokio::task::JoinHandle::abort);
     remembering.abort();
     gateway.shutdown.begin();
     queue::finish(&gateway);

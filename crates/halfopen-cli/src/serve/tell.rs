@@ -1,6 +1,8 @@
-//! Tells owners: sends the alerts that are due while the gateway serves, its own and those that others left.
+//! Tells owners of what is due, and programs of jobs that have ended, while the gateway serves: its own and those that others
+//! left.
 //!
-//! The sending blocks, on a thread that may, and never two at a time; calls do not know about it.
+//! The sending blocks, on threads that may, one for owners and one for programs, so that a program that hangs keeps no
+//! alert; calls do not know about either.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -65,9 +67,29 @@ pub(super) async fn owners(gateway: Arc<Gateway>) {
             if with_figures {
                 alerts::watch::figures(handle, &live.config, store);
             }
-            gateway.told.count(&alerts::deliver(handle, &live.config, store));
+            gateway.told.count(&alerts::deliver_to_owners(handle, &live.config, store));
         });
         // One that panicked has left its alerts to the next: their lease runs out.
         let _ = round.await;
+    }
+}
+
+/// Tells programs of jobs that have ended until the gateway ends.
+pub(super) async fn programs(gateway: Arc<Gateway>) {
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        loop {
+            let gateway = Arc::clone(&gateway);
+            let round = tokio::task::spawn_blocking(move || {
+                let (live, handle) = (gateway.live(), &gateway.door.handle);
+                let sent = alerts::deliver_to_programs(handle, &live.config, handle.location());
+                gateway.told.count(&sent);
+                sent.delivered
+            });
+            // One round tells of a bounded number; more of them may wait, and what failed waits for its time.
+            if round.await.unwrap_or(0) == 0 {
+                break;
+            }
+        }
     }
 }

@@ -35,6 +35,8 @@ pub(crate) fn job_line(view: &JobView, when: &When) -> Value {
         "account": terms.account.as_ref().map(ToString::to_string),
         "state": job.state().as_str(),
         "reason": job.reason().map(|reason| reason.as_str()),
+        "caller": view.caller,
+        "idempotency_key": view.key,
         "accepted_at": when.rfc3339(job.accepted_at()),
         "expires_at": when.rfc3339(job.expires_at()),
         "not_before": job.not_before().map(|at| when.rfc3339(at)),

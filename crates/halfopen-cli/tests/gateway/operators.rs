@@ -229,6 +229,8 @@ fn reviewed(gateway: &Gateway, path: &str) -> String {
         review: Some(Reason::Policy),
         retry_at: None,
         bounds: halfopen::config::QueueBounds::default(),
+        caller: None,
+        on_done: false,
     });
     let id = accepted.unwrap().receipt().id.to_string();
     if path.ends_with("/result") {

@@ -255,6 +255,8 @@ fn a_command_of_another_host_or_user_is_left_alone() {
                 review: None,
                 retry_at: None,
                 bounds: QueueBounds::default(),
+                caller: None,
+                on_done: false,
             };
             sandbox.handle().enqueue(new).expect("room").receipt().id
         })

@@ -17,12 +17,16 @@ mod hiccups;
 mod kinds;
 mod leases;
 mod ledger;
+mod on_done;
 mod story;
 mod waiting;
 
 #[path = "../gateway/client.rs"]
 #[expect(clippy::unwrap_used, dead_code, reason = "a caller that cannot call is a failed test; shared")]
 mod client;
+#[path = "../it/receiver.rs"]
+#[expect(dead_code, reason = "shared with the alerts' tests")]
+mod receiver;
 #[path = "../gateway/stub.rs"]
 #[expect(clippy::unwrap_used, dead_code, reason = "a dependency that cannot be built is a failed test; shared")]
 mod stub;

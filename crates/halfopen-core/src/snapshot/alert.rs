@@ -1,4 +1,4 @@
-//! The stored form of alerts and of the incidents that they belong to.
+//! The stored form of alerts and of the incidents that they belong to, and of what a program is told of an ended job.
 //!
 //! These are plain records, as the journal's are: the rule in `alert` makes them out of journal records, and nothing in
 //! the core's decisions depends on them. Every field that may be absent has a default, so that older rows load.
@@ -48,6 +48,43 @@ pub struct AlertRecord {
     /// Whatever else there is to say.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub more: Map<String, Value>,
+    /// Set if a program is told that a job has ended, and not a person of an incident.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<Box<JobEndRecord>>,
+}
+
+/// What a program is told of a job that has ended, or went to a person: never what it sent, nor what came back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobEndRecord {
+    /// The job's name.
+    pub id: String,
+    /// Its dependency.
+    pub dependency: String,
+    /// The state it is in.
+    pub state: String,
+    /// Why, where there is a choice.
+    #[serde(default)]
+    pub reason: Option<String>,
+    /// Who asked for it, where callers are told apart.
+    #[serde(default)]
+    pub caller: Option<String>,
+    /// The idempotency key that came with it.
+    #[serde(default)]
+    pub key: Option<String>,
+    /// When it was accepted, in milliseconds of the steady clock.
+    pub accepted_at_ms: i64,
+    /// When its time to live ends or ended, in milliseconds of the steady clock.
+    pub expires_at_ms: i64,
+    /// When it ended, in milliseconds of the steady clock.
+    pub ended_at_ms: i64,
+    /// How many attempts were charged.
+    pub attempts: u32,
+    /// The class of its last attempt that was judged.
+    #[serde(default)]
+    pub class: Option<String>,
+    /// Whether an attempt of it may have been executed without anybody knowing.
+    #[serde(default)]
+    pub may_have_run: bool,
 }
 
 /// The evidence of an alert.

@@ -273,6 +273,14 @@ impl About<'_, '_> {
                 );
             }
         }
+        let keeps = queues || actions.contains(&OnOpenAction::ManualReview);
+        if self.raw.get("on_done").is_some() && !keeps {
+            self.warn(
+                "on_done",
+                "`on_done` is written, but nothing is queued that could end".to_owned(),
+                "write `action: queue` under `on_open`, or leave it out",
+            );
+        }
         if queues && self.policy.probe.is_none() && !self.replay_is_safe() {
             self.warn(
                 action,

@@ -86,6 +86,8 @@ pub enum Kind {
     Probe,
     /// Named credentials.
     Credentials,
+    /// Programs that are told: a webhook, a command, or a list of these.
+    Receivers,
     /// Own classification rules.
     Rules,
 }
@@ -397,6 +399,13 @@ pub const KEYS: &[Key] = &[
         "{main: {from_env: OCR_TOKEN, header: Authorization, scheme: Bearer}}",
         "what is added when a call is sent; the first is the default",
     ),
+    key(
+        "on_done",
+        Kind::Receivers,
+        "none",
+        "{webhook: {url: https://app.example.com/jobs, secret_from_env: JOBS_SECRET}}",
+        "programs that are told when a job ends or goes to a person, so that nobody needs to ask (`docs/queue.md`)",
+    ),
     key("fallback", Kind::Name, "none", "ocr-backup", "the other dependency that is asked"),
     key("cache", Kind::Group, "", "", "the last good answers, kept to answer with"),
     key("cache.max_age_sec", seconds(0.001, 31_622_400.0), "none", "3600", "how old such an answer may be"),
@@ -512,6 +521,10 @@ impl Key {
             Kind::Order => "path, none, header:NAME, argument:NAME".to_owned(),
             Kind::Probe => "a command as a list of words, or an http or https URL".to_owned(),
             Kind::Credentials => "a mapping of names, each with from_env or from_file, header, scheme".to_owned(),
+            Kind::Receivers => {
+                "{webhook: {url or url_from_env, secret_from_env}} or {command: [words]}, or a list of up to 8"
+                    .to_owned()
+            }
             Kind::Rules => "a list of rules".to_owned(),
         }
     }

@@ -1,13 +1,14 @@
-//! Reads the two blocks in which a secret could end up: credentials and the channels of owners.
+//! Reads the blocks in which a secret could end up: credentials, the channels of owners, the receivers of `on_done`.
 //!
-//! Neither takes a secret itself, only the variable or the file that holds one, and no message repeats a value that
+//! None takes a secret itself, only the variable or the file that holds one, and no message repeats a value that
 //! may be a secret in the wrong place.
 
 use std::ops::Range;
 
 use super::finding::Level;
 use super::keys;
-use super::raw::{CHANNELS, RawCredential, RawOwner, Written};
+use super::keys::Key;
+use super::raw::{CHANNELS, RECEIVERS, RECEIVERS_MAX, RawCredential, RawOwner, Written};
 use super::reader::Reader;
 use super::suggest;
 use super::tree::{Node, Value};
@@ -97,7 +98,8 @@ impl Reader<'_> {
                         Value::Null => Vec::new(),
                         _ => vec![value],
                     };
-                    let channels = items.into_iter().flat_map(|item| self.channel(item)).collect();
+                    let channels =
+                        items.into_iter().flat_map(|item| self.channel(item, "a channel", CHANNELS)).collect();
                     owners.push(RawOwner { name, channels, span: key.span.clone() });
                     self.leave();
                 }
@@ -110,16 +112,33 @@ impl Reader<'_> {
         owners
     }
 
-    fn channel(&mut self, node: &Node) -> Vec<Channel> {
-        let known = || format!("a channel is one of {}", CHANNELS.join(", "));
+    /// Reads the programs that are told of ended jobs.
+    pub(super) fn receivers(&mut self, key: &Key, node: &Node) -> Option<Written> {
+        let items: Vec<&Node> = match &node.value {
+            Value::List(items) => items.iter().collect(),
+            Value::Map(_) => vec![node],
+            _ => return self.out_of_range(key, node),
+        };
+        let before = self.remarks.len();
+        let read: Vec<Channel> =
+            items.into_iter().flat_map(|item| self.channel(item, "a receiver", RECEIVERS)).collect();
+        // What is wrong with one of them has been said.
+        if self.remarks.len() == before && !(1..=RECEIVERS_MAX).contains(&read.len()) {
+            return self.out_of_range(key, node);
+        }
+        Some(Written::Receivers(read))
+    }
+
+    fn channel(&mut self, node: &Node, what: &str, words: &[&str]) -> Vec<Channel> {
+        let known = || format!("{what} is one of {}", words.join(", "));
         if !matches!(node.value, Value::Map(_)) {
-            let message = format!("a channel is a mapping such as `webhook: URL`, this is {}", node.value.kind());
+            let message = format!("{what} is a mapping such as `webhook: URL`, this is {}", node.value.kind());
             self.remark(Level::Error, &node.span, message, Some(known()));
             return Vec::new();
         }
         let mut read = Vec::new();
         for (word, key, value) in self.entries(node) {
-            match word.as_str() {
+            match Some(word.as_str()).filter(|word| words.contains(word)).unwrap_or_default() {
                 "command" => {
                     if let Value::List(items) = &value.value {
                         let words: Option<Vec<_>> = items.iter().map(|item| self.line(item, "command")).collect();

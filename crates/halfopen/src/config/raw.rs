@@ -15,6 +15,12 @@ use super::wiring::Channel;
 /// What a channel of `alerts` may be.
 pub(super) const CHANNELS: &[&str] = &["webhook", "webhook_from_env", "slack", "slack_from_env", "email", "command"];
 
+/// What a receiver of `on_done` may be.
+pub(super) const RECEIVERS: &[&str] = &["webhook", "webhook_from_env", "command"];
+
+/// How many receivers a dependency has at most.
+pub(super) const RECEIVERS_MAX: usize = 8;
+
 /// A file as it is written.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RawFile {
@@ -51,6 +57,7 @@ pub(super) enum Written {
     Words(Vec<String>),
     Probe(ProbeWith),
     Credentials(Vec<RawCredential>),
+    Receivers(Vec<Channel>),
     /// Each with the block it was read from.
     Rules(Vec<(RawRule, Node)>),
 }

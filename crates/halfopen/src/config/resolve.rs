@@ -111,6 +111,10 @@ fn wiring(raw: &Raw) -> Wiring {
             bytes_max: raw.count("queue.max_bytes").unwrap_or(bounds.bytes_max),
             keep_done: raw.time("queue.keep_done_hours").unwrap_or(bounds.keep_done),
         },
+        on_done: match raw.get("on_done").map(|given| &given.value) {
+            Some(Written::Receivers(receivers)) => receivers.clone(),
+            _ => Vec::new(),
+        },
     }
 }
 

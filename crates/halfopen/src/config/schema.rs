@@ -7,7 +7,7 @@ use halfopen_core::verdict::Class;
 use serde_json::{Map, Value, json};
 
 use super::keys::{self, Key, Kind};
-use super::raw::CHANNELS;
+use super::raw::{CHANNELS, RECEIVERS, RECEIVERS_MAX};
 
 /// Returns the JSON Schema (draft 2020-12) of a policy file.
 #[must_use]
@@ -49,7 +49,8 @@ pub fn schema() -> Value {
         "$defs": {
             "dependency": dependency(),
             "defaults": group("", |word| word != "name"),
-            "channel": channel(),
+            "channel": channel(CHANNELS),
+            "receiver": channel(RECEIVERS),
             "credential": credential(),
             "rule": rule(),
             "condition": condition(),
@@ -143,6 +144,12 @@ fn of_kind(key: &Key) -> Value {
             ],
         }),
         Kind::Credentials => json!({ "type": "object", "additionalProperties": { "$ref": "#/$defs/credential" } }),
+        Kind::Receivers => json!({
+            "anyOf": [
+                { "$ref": "#/$defs/receiver" },
+                { "type": "array", "minItems": 1, "maxItems": RECEIVERS_MAX, "items": { "$ref": "#/$defs/receiver" } },
+            ],
+        }),
         Kind::Rules => json!({ "type": "array", "items": { "$ref": "#/$defs/rule" } }),
     }
 }
@@ -162,12 +169,12 @@ fn credential() -> Value {
     })
 }
 
-fn channel() -> Value {
+fn channel(words: &[&str]) -> Value {
     let url = || json!({ "type": "string", "pattern": "^https?://" });
     let address = || json!({ "type": "string", "pattern": "^[^@]+@[^@]+$" });
     let variable = || json!({ "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$" });
     let mut properties = Map::new();
-    for word in CHANNELS {
+    for word in words {
         let schema = match *word {
             "command" => json!({
                 "anyOf": [{ "type": "string" }, { "type": "array", "minItems": 1, "items": { "type": "string" } }],
@@ -196,7 +203,7 @@ fn channel() -> Value {
         };
         properties.insert((*word).to_owned(), schema);
     }
-    json!({ "type": "object", "additionalProperties": false, "properties": properties })
+    json!({ "type": "object", "additionalProperties": false, "minProperties": 1, "properties": properties })
 }
 
 /// The grammar of own rules. A test holds it against the types that read it.

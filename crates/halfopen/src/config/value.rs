@@ -90,6 +90,7 @@ impl Reader<'_> {
             }
             Kind::Probe => self.probe(key, node),
             Kind::Credentials => self.credentials(node),
+            Kind::Receivers => self.receivers(key, node),
             Kind::Rules => self.rules(node),
         }
     }

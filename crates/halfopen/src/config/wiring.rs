@@ -22,6 +22,8 @@ pub struct Wiring {
     pub idempotency: Option<Idempotency>,
     /// How much may be queued.
     pub queue: QueueBounds,
+    /// The programs that are told when a job ends.
+    pub on_done: Vec<Channel>,
 }
 
 /// A secret, named, and how it is sent.

@@ -18,6 +18,7 @@ use halfopen_core::time::Timestamp;
 use serde_json::{Map, Value};
 
 use super::{Handle, jobs};
+use crate::store::alerts::NoticeFigures;
 use crate::store::{StoreError, Txn};
 
 /// How many incidents one sweep tells again at most.
@@ -159,22 +160,7 @@ impl Handle {
                 });
                 let earlier: Vec<&PostRecord> = earlier.collect();
                 wait_behind(&mut post, &earlier, now);
-                let ready = |delivery: &&DeliveryRecord| {
-                    // No wait is that long: a boot with another wall clock has set it.
-                    let is_over = delivery.next_at_ms <= now.as_millis();
-                    let is_strange = delivery.next_at_ms > (now + DELIVER_FOR).as_millis();
-                    delivery.state == DeliveryState::Due && (is_over || is_strange)
-                };
-                let channels: Vec<String> =
-                    post.deliveries.iter().filter(ready).map(|delivery| delivery.channel.clone()).collect();
-                if channels.is_empty() {
-                    let due_at = post.due_at_ms().map(Timestamp::from_millis);
-                    txn.save_post(&post, due_at)?;
-                    continue;
-                }
-                post.claim += 1;
-                txn.save_post(&post, Some(now + lease))?;
-                claimed.push(ClaimedAlert { alert: post.alert, channels, claim: post.claim });
+                claimed.extend(take(txn, post, lease)?);
             }
             Ok(claimed)
         })
@@ -207,10 +193,9 @@ impl Handle {
                     said.push((delivery.channel.clone(), "alert_delivered", None));
                 }
             }
-            let due_at = post.due_at_ms().map(Timestamp::from_millis);
-            txn.save_post(&post, due_at)?;
+            put_back(txn, &post)?;
             for (channel, word, why) in said {
-                tell_of_channel(txn, policy, &channel, word, why, &post.alert.id)?;
+                tell_of_channel(txn, policy, &channel, word, why, &post.alert)?;
             }
             Ok(true)
         })
@@ -295,6 +280,50 @@ impl Handle {
     }
 }
 
+/// Takes what a program is to be told, for `lease`, if one of its receivers may be asked now.
+pub(super) fn claim(
+    txn: &mut Txn<'_>,
+    mut post: PostRecord,
+    receivers: &[String],
+    lease: Duration,
+) -> Result<Option<ClaimedAlert>, StoreError> {
+    spread(&mut post, receivers, txn.now());
+    take(txn, post, lease)
+}
+
+/// Takes an alert for `lease`, if one of its channels may be asked now.
+fn take(txn: &mut Txn<'_>, mut post: PostRecord, lease: Duration) -> Result<Option<ClaimedAlert>, StoreError> {
+    let now = txn.now();
+    let ready = |delivery: &&DeliveryRecord| {
+        // No wait is that long: a boot with another wall clock has set it.
+        let is_over = delivery.next_at_ms <= now.as_millis();
+        let is_strange = delivery.next_at_ms > (now + DELIVER_FOR).as_millis();
+        delivery.state == DeliveryState::Due && (is_over || is_strange)
+    };
+    let channels: Vec<String> = post.deliveries.iter().filter(ready).map(|delivery| delivery.channel.clone()).collect();
+    if channels.is_empty() {
+        put_back(txn, &post)?;
+        return Ok(None);
+    }
+    post.claim += 1;
+    txn.save_post(&post, Some(now + lease))?;
+    Ok(Some(ClaimedAlert { alert: post.alert, channels, claim: post.claim }))
+}
+
+/// Saves an alert until it is due again. What a program was told, or will not be told, is counted and not kept.
+fn put_back(txn: &mut Txn<'_>, post: &PostRecord) -> Result<(), StoreError> {
+    let due_at = post.due_at_ms().map(Timestamp::from_millis);
+    match &post.alert.job {
+        Some(end) if due_at.is_none() => {
+            let told = post.deliveries.iter().all(|delivery| delivery.state == DeliveryState::Delivered);
+            let (told, given_up) = (u64::from(told), u64::from(!told));
+            txn.count_notices(&end.dependency, NoticeFigures { told, given_up, ..NoticeFigures::default() })?;
+            txn.remove_post(&post.alert.id)
+        }
+        Some(_) | None => txn.save_post(post, due_at),
+    }
+}
+
 /// Gives an alert its channels, and gives up what was to go by one that is there no more.
 fn spread(post: &mut PostRecord, known: &[String], now: Timestamp) {
     if post.deliveries.is_empty() {
@@ -360,8 +389,9 @@ fn tell_of_channel(
     channel: &str,
     word: &str,
     why: Option<String>,
-    id: &str,
+    told: &AlertRecord,
 ) -> Result<(), StoreError> {
+    let (id, of_a_job) = (told.id.as_str(), told.job.is_some());
     let Ok(circuit) = CircuitId::part(alert::CHANNELS, "channel", channel) else { return Ok(()) };
     let status = txn.load(&circuit)?.unwrap_or_default().status(policy, txn.now());
     let state = status.state.as_str();
@@ -380,13 +410,17 @@ fn tell_of_channel(
         probe_result: None,
         details,
     };
-    // What is as it should be is worth a row only where it ends something.
-    let ends_nothing = word == "alert_delivered"
-        && match alert::incident_name(&record) {
-            Some(name) => txn.incident(&name)?.is_none(),
-            None => true,
-        };
-    if ends_nothing {
+    // What is as it should be is worth a row only where it ends something; what is told of each job and is not taken,
+    // only where it begins something.
+    let lasts = match alert::incident_name(&record) {
+        Some(name) => txn.incident(&name)?.is_some(),
+        None => false,
+    };
+    let says_nothing = match word {
+        "alert_delivered" => !lasts,
+        _ => of_a_job && lasts,
+    };
+    if says_nothing {
         return Ok(());
     }
     txn.append(&record)?;

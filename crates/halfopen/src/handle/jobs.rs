@@ -41,6 +41,7 @@
 mod claim;
 mod enqueue;
 mod look;
+pub(super) mod notices;
 mod operate;
 mod sweep;
 mod work;
@@ -152,6 +153,9 @@ fn take_step(
 /// Saves a job; one that is not open any more leaves its line, and the next one's turn has come.
 fn save(txn: &mut Txn<'_>, before: &JobRow, after: &mut JobRow, entry: Option<&Entry>) -> Result<(), StoreError> {
     txn.save_job(before, after, entry)?;
+    if after.on_done && after.job.state() != before.job.state() {
+        notices::note(txn, after)?;
+    }
     let Some((key, line)) = after.order else { return Ok(()) };
     if !before.job.state().is_open() || after.job.state().is_open() {
         return Ok(());

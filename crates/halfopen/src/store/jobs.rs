@@ -225,6 +225,12 @@ pub(crate) struct JobRow {
     pub(crate) scope: Option<Digest>,
     /// Its order key, and its place in that key's line.
     pub(crate) order: Option<(Digest, u64)>,
+    /// Who asked for it, where callers are told apart.
+    pub(crate) caller: Option<String>,
+    /// The idempotency key that came with it, unless it looks like a secret.
+    pub(crate) key: Option<String>,
+    /// Whether a program is told of its end.
+    pub(crate) on_done: bool,
 }
 
 impl JobRow {

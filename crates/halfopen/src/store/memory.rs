@@ -12,6 +12,7 @@ use halfopen_core::job::{Entry, JobId, JobKind};
 use halfopen_core::snapshot::{EventRecord, IncidentRecord, PostRecord};
 use halfopen_core::time::Timestamp;
 
+use super::alerts::NoticeFigures;
 use super::jobs::{Digest, JobRow, Lane, LaneId, Part, Payload, TakenKey};
 use super::{EventFilter, JOURNAL_ROWS_MAX, JournalEntry, PRUNE_STEP, StoreError, Stored, Txn, is_transition};
 use crate::clock::Clock;
@@ -140,6 +141,10 @@ impl Memory {
 
     pub(super) fn alerts_waiting(&self) -> u64 {
         self.lock().alerts.waiting()
+    }
+
+    pub(super) fn has_due_notices(&self, dependency: &str, now: Timestamp) -> bool {
+        self.lock().alerts.has_due_notices(dependency, now)
     }
 
     fn begin(&self, clock: &Clock) -> Txn<'_> {
@@ -321,6 +326,30 @@ impl Draft<'_> {
 
     pub(super) fn posts(&self, max: usize) -> Vec<PostRecord> {
         self.alerts().posts(max)
+    }
+
+    pub(super) fn add_notice(&mut self, dependency: &str, post: &PostRecord, now: Timestamp) -> u64 {
+        self.alerts_mut().add_notice(dependency, post, now)
+    }
+
+    pub(super) fn drop_notices(&mut self, dependency: &str, old: Timestamp, most: usize) -> u64 {
+        self.alerts_mut().drop_notices(dependency, old, most)
+    }
+
+    pub(super) fn due_notices(&self, dependency: &str, now: Timestamp, max: usize) -> Vec<PostRecord> {
+        self.alerts().due_notices(dependency, now, max)
+    }
+
+    pub(super) fn remove_post(&mut self, id: &str) {
+        self.alerts_mut().remove_post(id);
+    }
+
+    pub(super) fn count_notices(&mut self, dependency: &str, more: NoticeFigures) {
+        self.alerts_mut().count_notices(dependency, more);
+    }
+
+    pub(super) fn notice_figures(&self) -> BTreeMap<String, NoticeFigures> {
+        self.alerts().notice_figures()
     }
 
     fn alerts(&self) -> &alerts::Alerts {

@@ -32,7 +32,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    fn new(kind: &'static str) -> Self {
+    pub(crate) fn new(kind: &'static str) -> Self {
         let place = Place::new();
         let door = Self::open(&place, kind);
         Self { place, door, kind }
@@ -47,11 +47,11 @@ impl World {
         door
     }
 
-    fn advance(&self, secs: u64) {
+    pub(crate) fn advance(&self, secs: u64) {
         self.place.machine.advance(Duration::from_secs(secs));
     }
 
-    fn sweep(&self) {
+    pub(crate) fn sweep(&self) {
         self.door.sweep(&|_| policy()).unwrap();
     }
 
@@ -59,7 +59,7 @@ impl World {
         self.enqueue_as(new_job(body))
     }
 
-    fn enqueue_as(&self, new: NewJob) -> JobId {
+    pub(crate) fn enqueue_as(&self, new: NewJob) -> JobId {
         self.door.enqueue(new).unwrap().receipt().id
     }
 
@@ -71,7 +71,7 @@ impl World {
         if let Claim::Taken(lease) = self.claim() { Some(lease.id) } else { None }
     }
 
-    fn taken(&self) -> Lease {
+    pub(crate) fn taken(&self) -> Lease {
         taken(self.claim())
     }
 
@@ -79,7 +79,7 @@ impl World {
         self.door.job(id).unwrap().unwrap().view.job.state()
     }
 
-    fn finish(&self, lease: &Lease, verdict: &Verdict) -> JobState {
+    pub(crate) fn finish(&self, lease: &Lease, verdict: &Verdict) -> JobState {
         self.door.note_sending(lease, &policy()).unwrap();
         self.door.finish_job(lease, &policy(), &ending(verdict)).unwrap().state
     }
@@ -104,7 +104,7 @@ impl World {
         }
     }
 
-    fn events(&self, word: &str) -> Vec<halfopen_core::snapshot::EventRecord> {
+    pub(crate) fn events(&self, word: &str) -> Vec<halfopen_core::snapshot::EventRecord> {
         let mut events = self.door.events(&EventFilter::default()).unwrap();
         events.retain(|event| event.event == word);
         events
@@ -112,7 +112,7 @@ impl World {
 }
 
 /// Runs `test` on a new store of every kind, and audits it afterwards.
-fn on_each_store(test: impl Fn(&World)) {
+pub(crate) fn on_each_store(test: impl Fn(&World)) {
     for kind in ["memory", "sqlite", "sqlite in groups"] {
         let world = World::new(kind);
         test(&world);
@@ -160,10 +160,12 @@ pub(crate) fn new_job(body: &[u8]) -> NewJob {
         review: None,
         retry_at: None,
         bounds: QueueBounds::default(),
+        caller: None,
+        on_done: false,
     }
 }
 
-fn keyed(body: &[u8], key: &str) -> NewJob {
+pub(crate) fn keyed(body: &[u8], key: &str) -> NewJob {
     NewJob { key: Some(JobKey { caller: "ann".to_owned(), key: key.to_owned() }), ..new_job(body) }
 }
 

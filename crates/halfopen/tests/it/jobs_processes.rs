@@ -74,6 +74,8 @@ fn new_job(key: &str, body: Vec<u8>) -> NewJob {
         review: None,
         retry_at: None,
         bounds: QueueBounds::default(),
+        caller: None,
+        on_done: false,
     }
 }
 

@@ -21,6 +21,7 @@ mod door;
 mod registry;
 #[cfg(test)]
 mod lost;
+mod on_done;
 #[cfg(test)]
 mod guard;
 #[cfg(test)]

@@ -32,7 +32,7 @@ fn a_store_of_schema_1_keeps_its_circuits_and_takes_jobs() {
     drop(store);
     let version: i64 =
         Connection::open(place.file()).unwrap().query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
-    assert_eq!(version, 4);
+    assert_eq!(version, 5);
     let door = Handle::open_with(&place.location(), Clock::manual(&place.machine)).unwrap();
     let accepted = door.enqueue(crate::jobs::new_job(b"x")).unwrap();
     assert!(door.job(accepted.receipt().id).unwrap().is_some());

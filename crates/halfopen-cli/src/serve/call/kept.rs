@@ -140,6 +140,8 @@ impl Call<'_> {
             review,
             retry_at: known.stated,
             bounds: self.dependency.wiring.queue,
+            caller: self.caller_name(),
+            on_done: !self.dependency.wiring.on_done.is_empty(),
         };
         let mut ends = self.gateway.queue.bell.ends();
         let handle = self.gateway.door.handle.clone();
@@ -272,13 +274,17 @@ impl Call<'_> {
         })
     }
 
+    /// Returns who calls, where callers are told apart.
+    fn caller_name(&self) -> Option<String> {
+        self.caller.as_ref().map(|caller| String::from_utf8_lossy(caller.as_bytes()).into_owned())
+    }
+
     /// Returns the idempotency key, if the caller sent one.
     fn key(&self) -> Option<JobKey> {
         let names = [Some(&KEY_FIELD), self.dependency.key_field.as_ref()];
         let value = names.into_iter().flatten().find_map(|name| self.request.headers.get(name))?;
         let key = String::from_utf8_lossy(value.as_bytes()).trim().to_owned();
-        let caller = self.caller.as_ref().map(|caller| String::from_utf8_lossy(caller.as_bytes()).into_owned());
-        let caller = caller.unwrap_or_default();
+        let caller = self.caller_name().unwrap_or_default();
         (!key.is_empty()).then_some(JobKey { caller, key })
     }
 

@@ -8,6 +8,7 @@ use halfopen_core::circuit_id::CircuitId;
 use halfopen_core::job::{
     BeyondTtl, Entrance, Job, JobId, JobKind, JobRequest, JobState, KEY_LIVES, Reason, Terms, is_worth_queueing,
 };
+use halfopen_core::redact;
 use halfopen_core::snapshot;
 use halfopen_core::time::Timestamp;
 use sha2::{Digest as _, Sha256};
@@ -34,6 +35,10 @@ pub struct NewJob {
     pub retry_at: Option<Timestamp>,
     /// How much may be queued.
     pub bounds: QueueBounds,
+    /// Who asks for it, where callers are told apart; shown, and told to programs.
+    pub caller: Option<String>,
+    /// Whether programs are told of its end: the policy has `on_done`.
+    pub on_done: bool,
 }
 
 /// An idempotency key and who chose it.
@@ -129,6 +134,9 @@ struct Prepared {
     bounds: QueueBounds,
     mark: u32,
     known: Known,
+    caller: Option<String>,
+    key: Option<String>,
+    on_done: bool,
 }
 
 /// What a key that is known stands for.
@@ -162,7 +170,7 @@ impl Handle {
 
     fn enqueue_as(&self, new: NewJob, known: Known) -> Result<Accepted, EnqueueError> {
         let store = self.job_store()?;
-        let prepared = Prepared { known, ..prepare(&store, new)? };
+        let prepared = prepare(&store, new, known)?;
         let file = prepared.payload.body.file().map(str::to_owned);
         let outcome = store.transact_durably(move |txn| accept(txn, &prepared));
         self.conclude(&store, file, outcome)
@@ -175,7 +183,7 @@ impl Handle {
             Ok(store) => store,
             Err(error) => return then(Err(error.into())),
         };
-        let prepared = match prepare(&store, new) {
+        let prepared = match prepare(&store, new, Known::OneCall) {
             Ok(prepared) => prepared,
             Err(error) => return then(Err(error.into())),
         };
@@ -244,8 +252,8 @@ fn concluded(
     outcome?
 }
 
-fn prepare(store: &Store, new: NewJob) -> Result<Prepared, StoreError> {
-    let NewJob { mut terms, request, key, order_key, review, retry_at, bounds } = new;
+fn prepare(store: &Store, new: NewJob, known: Known) -> Result<Prepared, StoreError> {
+    let NewJob { mut terms, request, key, order_key, review, retry_at, bounds, caller, on_done } = new;
     let (bytes, kind) = (request.bytes(), request.kind());
     let same = payload_words(&request);
     let (head, body) = snapshot::encode_request(request);
@@ -254,7 +262,9 @@ fn prepare(store: &Store, new: NewJob) -> Result<Prepared, StoreError> {
         None => digest(&[head.as_bytes(), &body]),
     };
     let dependency = terms.dependency().to_owned();
-    let scope = key.map(|key| scope_of(&dependency, &key));
+    let scope = key.as_ref().map(|key| scope_of(&dependency, key));
+    // A key that was made here says nothing to anybody, and one that holds a secret is not kept.
+    let key = key.map(|key| key.key).filter(|key| known == Known::OneCall && redact::redact(key) == *key);
     if scope.is_some() {
         // A key goes with its job.
         terms.keep = terms.keep.max(KEY_LIVES);
@@ -280,7 +290,10 @@ fn prepare(store: &Store, new: NewJob) -> Result<Prepared, StoreError> {
         retry_at,
         bounds,
         mark: fastrand::u32(..),
-        known: Known::OneCall,
+        known,
+        caller: caller.filter(|caller| !caller.is_empty()),
+        key,
+        on_done,
     })
 }
 
@@ -320,7 +333,18 @@ fn accept(txn: &mut Txn<'_>, new: &Prepared) -> Result<Result<Accepted, EnqueueE
         None => None,
     };
     let id = JobId { seq: 0, mark: new.mark };
-    let mut row = JobRow { id, lane, job, bytes: new.bytes, entries: 0, scope: new.scope, order };
+    let mut row = JobRow {
+        id,
+        lane,
+        job,
+        bytes: new.bytes,
+        entries: 0,
+        scope: new.scope,
+        order,
+        caller: new.caller.clone(),
+        key: new.key.clone(),
+        on_done: new.on_done,
+    };
     row.id = txn.insert_job(row.clone(), &entry)?;
     txn.put_payload(row.id.seq, Part::Request, &new.payload)?;
     if let Some(scope) = &new.scope {

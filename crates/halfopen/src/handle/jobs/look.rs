@@ -28,6 +28,10 @@ pub struct JobView {
     pub job: Job,
     /// Bytes of its request.
     pub bytes: u64,
+    /// Who asked for it, where callers are told apart.
+    pub caller: Option<String>,
+    /// The idempotency key that came with it, unless it looks like a secret.
+    pub key: Option<String>,
 }
 
 /// One job with all that is known about it.
@@ -319,7 +323,8 @@ fn broken(row: &JobRow, history: &[Entry]) -> Option<String> {
 }
 
 pub(super) fn view(row: &JobRow) -> JobView {
-    JobView { id: row.id, job: row.job.clone(), bytes: row.bytes }
+    let (caller, key) = (row.caller.clone(), row.key.clone());
+    JobView { id: row.id, job: row.job.clone(), bytes: row.bytes, caller, key }
 }
 
 fn read<T>(

@@ -1,13 +1,15 @@
 //! Keeps alerts and incidents in memory.
 //!
-//! A transaction that changes them works on a copy, which takes their place when it commits: there are few of them.
+//! A transaction that changes them works on a copy, which takes their place when it commits: there are few alerts, and
+//! what programs are told of jobs is shared with the copy, and apart by dependency.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use halfopen_core::snapshot::{IncidentRecord, PostRecord};
 use halfopen_core::time::Timestamp;
 
-use super::super::alerts::{DONE_MAX, KEEP_DONE, OPEN_MAX};
+use super::super::alerts::{DONE_MAX, KEEP_DONE, NoticeFigures, OPEN_MAX};
 
 /// All alerts and incidents of a store in memory.
 #[derive(Clone, Debug, Default)]
@@ -15,6 +17,14 @@ pub(super) struct Alerts {
     last_seq: u64,
     posts: BTreeMap<u64, Post>,
     incidents: BTreeMap<String, IncidentRecord>,
+    notices: BTreeMap<String, Arc<Notices>>,
+}
+
+/// What programs are told of the jobs of one dependency, in the order in which they ended.
+#[derive(Clone, Debug, Default)]
+struct Notices {
+    posts: BTreeMap<u64, Arc<Post>>,
+    figures: NoticeFigures,
 }
 
 #[derive(Clone, Debug)]
@@ -31,6 +41,54 @@ impl Alerts {
 
     pub(super) fn waiting(&self) -> u64 {
         self.posts.values().filter(|post| post.due_at.is_some()).count() as u64
+    }
+
+    pub(super) fn has_due_notices(&self, dependency: &str, now: Timestamp) -> bool {
+        let notices = self.notices.get(dependency);
+        notices.is_some_and(|notices| notices.posts.values().any(|post| post.due_at.is_some_and(|due| due <= now)))
+    }
+
+    pub(super) fn add_notice(&mut self, dependency: &str, record: &PostRecord, now: Timestamp) -> u64 {
+        self.last_seq += 1;
+        let notices = Arc::make_mut(self.notices.entry(dependency.to_owned()).or_default());
+        notices.posts.insert(self.last_seq, Arc::new(Post { due_at: Some(now), record: record.clone() }));
+        self.last_seq
+    }
+
+    pub(super) fn drop_notices(&mut self, dependency: &str, old: Timestamp, most: usize) -> u64 {
+        let notices = Arc::make_mut(self.notices.entry(dependency.to_owned()).or_default());
+        let before = notices.posts.len();
+        notices.posts.retain(|_, post| post.record.alert.at_ms >= old.as_millis());
+        while notices.posts.len() > most {
+            notices.posts.pop_first();
+        }
+        (before - notices.posts.len()) as u64
+    }
+
+    pub(super) fn due_notices(&self, dependency: &str, now: Timestamp, max: usize) -> Vec<PostRecord> {
+        let posts = self.notices.get(dependency).into_iter().flat_map(|notices| notices.posts.values());
+        let mut due: Vec<&Arc<Post>> = posts.filter(|post| post.due_at.is_some_and(|due| due <= now)).collect();
+        due.sort_by_key(|post| post.due_at);
+        due.into_iter().take(max).map(|post| post.record.clone()).collect()
+    }
+
+    pub(super) fn remove_post(&mut self, id: &str) {
+        self.posts.retain(|_, post| post.record.alert.id != id);
+        for notices in self.notices.values_mut() {
+            Arc::make_mut(notices).posts.retain(|_, post| post.record.alert.id != id);
+        }
+    }
+
+    pub(super) fn count_notices(&mut self, dependency: &str, more: NoticeFigures) {
+        let figures = &mut Arc::make_mut(self.notices.entry(dependency.to_owned()).or_default()).figures;
+        figures.told += more.told;
+        figures.given_up += more.given_up;
+        figures.dropped += more.dropped;
+    }
+
+    pub(super) fn notice_figures(&self) -> BTreeMap<String, NoticeFigures> {
+        let of = |notices: &Notices| NoticeFigures { waiting: notices.posts.len() as u64, ..notices.figures };
+        self.notices.iter().map(|(dependency, notices)| (dependency.clone(), of(notices))).collect()
     }
 
     pub(super) fn incident(&self, name: &str) -> Option<IncidentRecord> {
@@ -59,12 +117,20 @@ impl Alerts {
     }
 
     pub(super) fn post(&self, id: &str) -> Option<PostRecord> {
-        self.posts.values().find(|post| post.record.alert.id == id).map(|post| post.record.clone())
+        let notices = self.notices.values().flat_map(|notices| notices.posts.values()).map(|post| &**post);
+        self.posts.values().chain(notices).find(|post| post.record.alert.id == id).map(|post| post.record.clone())
     }
 
     pub(super) fn save(&mut self, record: &PostRecord, due_at: Option<Timestamp>) {
         if let Some(post) = self.posts.values_mut().find(|post| post.record.alert.id == record.alert.id) {
             *post = Post { due_at, record: record.clone() };
+        }
+        if let Some(end) = &record.alert.job
+            && let Some(notices) = self.notices.get_mut(&end.dependency)
+            && let Some(post) =
+                Arc::make_mut(notices).posts.values_mut().find(|post| post.record.alert.id == record.alert.id)
+        {
+            *post = Arc::new(Post { due_at, record: record.clone() });
         }
     }
 

@@ -1,19 +1,21 @@
-//! Keeps alerts and incidents in a SQLite file.
+//! Keeps alerts and incidents in a SQLite file, and what programs are told of jobs.
+
+use std::collections::BTreeMap;
 
 use halfopen_core::snapshot::{IncidentRecord, PostRecord};
 use halfopen_core::time::Timestamp;
-use rusqlite::{OptionalExtension, Params, params};
+use rusqlite::{OptionalExtension, Params, Row, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::super::StoreError;
-use super::super::alerts::{DONE_MAX, KEEP_DONE, OPEN_MAX};
+use super::super::alerts::{DONE_MAX, KEEP_DONE, NoticeFigures, OPEN_MAX};
 use super::{Draft, Sqlite};
 
 impl Sqlite {
     pub(in crate::store) fn has_due_alerts(&self, now: Timestamp) -> Result<bool, StoreError> {
         self.read(|conn| {
-            let sql = "SELECT 1 FROM alerts WHERE due_at_ms <= ?1 \
+            let sql = "SELECT 1 FROM alerts WHERE dependency IS NULL AND due_at_ms <= ?1 \
                        UNION ALL SELECT 1 FROM incidents WHERE wake_at_ms <= ?1 LIMIT 1";
             conn.prepare_cached(sql)?.exists([now.as_millis()])
         })
@@ -21,8 +23,15 @@ impl Sqlite {
 
     pub(in crate::store) fn alerts_waiting(&self) -> Result<u64, StoreError> {
         self.read(|conn| {
-            let sql = "SELECT count(*) FROM alerts WHERE due_at_ms IS NOT NULL";
+            let sql = "SELECT count(*) FROM alerts WHERE dependency IS NULL AND due_at_ms IS NOT NULL";
             conn.prepare_cached(sql)?.query_row([], |row| row.get(0))
+        })
+    }
+
+    pub(in crate::store) fn has_due_notices(&self, dependency: &str, now: Timestamp) -> Result<bool, StoreError> {
+        self.read(|conn| {
+            let sql = "SELECT 1 FROM alerts WHERE dependency = ?1 AND due_at_ms <= ?2 LIMIT 1";
+            conn.prepare_cached(sql)?.exists(params![dependency, now.as_millis()])
         })
     }
 }
@@ -80,7 +89,8 @@ impl Draft<'_> {
         )?;
         self.execute("DELETE FROM alerts WHERE due_at_ms IS NULL AND at_ms < ?1", [(now - KEEP_DONE).as_millis()])?;
         let sql = "DELETE FROM alerts WHERE seq IN \
-                   (SELECT seq FROM alerts WHERE due_at_ms IS NOT NULL ORDER BY seq DESC LIMIT -1 OFFSET ?1)";
+                   (SELECT seq FROM alerts WHERE dependency IS NULL AND due_at_ms IS NOT NULL \
+                   ORDER BY seq DESC LIMIT -1 OFFSET ?1)";
         let dropped = self
             .tx
             .prepare_cached(sql)
@@ -92,6 +102,90 @@ impl Draft<'_> {
             [whole(DONE_MAX)],
         )?;
         Ok(Some(dropped))
+    }
+
+    /// Adds what programs are told of a job; returns its number.
+    pub(in crate::store) fn add_notice(
+        &self,
+        dependency: &str,
+        post: &PostRecord,
+        now: Timestamp,
+    ) -> Result<u64, StoreError> {
+        self.execute(
+            "INSERT INTO alerts (id, at_ms, due_at_ms, dependency, form) VALUES (?1, ?2, ?3, ?4, ?5) \
+             ON CONFLICT (id) DO NOTHING",
+            params![post.alert.id, post.alert.at_ms, now.as_millis(), dependency, self.form(post)?],
+        )?;
+        Ok(u64::try_from(self.tx.last_insert_rowid()).unwrap_or(0))
+    }
+
+    /// Drops what is older than `old` and the oldest beyond `most`; returns how many those are.
+    pub(in crate::store) fn drop_notices(
+        &self,
+        dependency: &str,
+        old: Timestamp,
+        most: usize,
+    ) -> Result<u64, StoreError> {
+        self.execute(
+            "DELETE FROM alerts WHERE dependency = ?1 AND due_at_ms IS NOT NULL AND at_ms < ?2",
+            params![dependency, old.as_millis()],
+        )?;
+        let too_old = self.tx.changes();
+        self.execute(
+            "DELETE FROM alerts WHERE seq IN \
+             (SELECT seq FROM alerts WHERE dependency = ?1 AND due_at_ms IS NOT NULL \
+             ORDER BY seq DESC LIMIT -1 OFFSET ?2)",
+            params![dependency, whole(most)],
+        )?;
+        Ok(too_old + self.tx.changes())
+    }
+
+    pub(in crate::store) fn due_notices(
+        &self,
+        dependency: &str,
+        now: Timestamp,
+        max: usize,
+    ) -> Result<Vec<PostRecord>, StoreError> {
+        let sql = "SELECT form FROM alerts WHERE dependency = ?1 AND due_at_ms <= ?2 ORDER BY due_at_ms, seq LIMIT ?3";
+        self.forms(sql, params![dependency, now.as_millis(), whole(max)])
+    }
+
+    pub(in crate::store) fn remove_post(&self, id: &str) -> Result<(), StoreError> {
+        self.execute("DELETE FROM alerts WHERE id = ?1", [id])
+    }
+
+    pub(in crate::store) fn count_notices(&self, dependency: &str, more: NoticeFigures) -> Result<(), StoreError> {
+        self.execute(
+            "INSERT INTO on_done_figures (dependency, told, given_up, dropped) VALUES (?1, ?2, ?3, ?4) \
+             ON CONFLICT (dependency) DO UPDATE SET told = told + excluded.told, \
+             given_up = given_up + excluded.given_up, dropped = dropped + excluded.dropped",
+            params![dependency, more.told, more.given_up, more.dropped],
+        )
+    }
+
+    pub(in crate::store) fn notice_figures(&self) -> Result<BTreeMap<String, NoticeFigures>, StoreError> {
+        let counted = "SELECT dependency, 0, told, given_up, dropped FROM on_done_figures";
+        let waiting = "SELECT dependency, count(*), 0, 0, 0 FROM alerts \
+                       WHERE dependency IS NOT NULL AND due_at_ms IS NOT NULL GROUP BY dependency";
+        let mut figures: BTreeMap<String, NoticeFigures> = BTreeMap::new();
+        for sql in [counted, waiting] {
+            let rows: Vec<(String, [u64; 4])> = self
+                .tx
+                .prepare_cached(sql)
+                .and_then(|mut query| {
+                    let read = |row: &Row<'_>| Ok((row.get(0)?, [row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?]));
+                    query.query_map([], read)?.collect()
+                })
+                .map_err(|cause| self.failure.of(cause))?;
+            for (dependency, [waiting, told, given_up, dropped]) in rows {
+                let of = figures.entry(dependency).or_default();
+                of.waiting += waiting;
+                of.told += told;
+                of.given_up += given_up;
+                of.dropped += dropped;
+            }
+        }
+        Ok(figures)
     }
 
     pub(in crate::store) fn post(&self, id: &str) -> Result<Option<PostRecord>, StoreError> {
@@ -106,7 +200,8 @@ impl Draft<'_> {
     }
 
     pub(in crate::store) fn open_posts(&self, now: Timestamp) -> Result<Vec<(bool, PostRecord)>, StoreError> {
-        let sql = "SELECT due_at_ms, form FROM alerts WHERE due_at_ms IS NOT NULL ORDER BY seq LIMIT ?1";
+        let sql = "SELECT due_at_ms, form FROM alerts WHERE dependency IS NULL AND due_at_ms IS NOT NULL \
+                   ORDER BY seq LIMIT ?1";
         let rows: Vec<(i64, String)> = self
             .tx
             .prepare_cached(sql)
@@ -116,7 +211,8 @@ impl Draft<'_> {
     }
 
     pub(in crate::store) fn posts(&self, max: usize) -> Result<Vec<PostRecord>, StoreError> {
-        let mut newest = self.forms("SELECT form FROM alerts ORDER BY seq DESC LIMIT ?1", [whole(max)])?;
+        let mut newest =
+            self.forms("SELECT form FROM alerts WHERE dependency IS NULL ORDER BY seq DESC LIMIT ?1", [whole(max)])?;
         newest.reverse();
         Ok(newest)
     }

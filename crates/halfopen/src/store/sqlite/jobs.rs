@@ -24,7 +24,7 @@ pub(super) struct Lanes {
 }
 
 /// The columns of a job, in the order in which [`raw`] reads them.
-const COLUMNS: &str = "seq, mark, lane, bytes, entries, scope, order_key, line, form";
+const COLUMNS: &str = "seq, mark, lane, bytes, entries, scope, order_key, line, form, caller, key, on_done";
 
 /// The jobs of a lane on a shelf behind a number, in the order of their numbers: what the index gives, in its order.
 const AFTER_ON_SHELF: &str = "WHERE lane = ?1 AND shelf = ?2 AND seq > ?3 ORDER BY seq LIMIT ?4";
@@ -41,6 +41,9 @@ struct RawJob {
     scope: Option<Digest>,
     order: Option<(Digest, u64)>,
     form: String,
+    caller: Option<String>,
+    key: Option<String>,
+    on_done: bool,
 }
 
 fn raw(row: &Row<'_>) -> rusqlite::Result<RawJob> {
@@ -52,6 +55,9 @@ fn raw(row: &Row<'_>) -> rusqlite::Result<RawJob> {
         scope: row.get(5)?,
         order: row.get::<_, Option<Digest>>(6)?.zip(row.get(7)?),
         form: row.get(8)?,
+        caller: row.get(9)?,
+        key: row.get(10)?,
+        on_done: row.get(11)?,
     })
 }
 
@@ -86,8 +92,8 @@ impl Draft<'_> {
 
     pub(in crate::store) fn insert_job(&mut self, mut row: JobRow, entry: &Entry) -> Result<JobId, StoreError> {
         self.execute(
-            "INSERT INTO jobs (mark, lane, shelf, wake_at_ms, bytes, entries, scope, order_key, line, form) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            "INSERT INTO jobs (mark, lane, shelf, wake_at_ms, bytes, entries, scope, order_key, line, form, caller, key, \
+             on_done) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
             params![
                 row.id.mark,
                 row.lane.0,
@@ -98,7 +104,10 @@ impl Draft<'_> {
                 row.scope,
                 row.order.map(|(key, _)| key),
                 row.order.map(|(_, line)| line),
-                snapshot::encode_job(&row.job)
+                snapshot::encode_job(&row.job),
+                row.caller,
+                row.key,
+                row.on_done
             ],
         )?;
         row.id.seq = u64::try_from(self.tx.last_insert_rowid()).unwrap_or(0);
@@ -436,8 +445,8 @@ impl Draft<'_> {
         })?;
         let job = snapshot::decode_job(&raw.form, place, account)
             .map_err(|cause| StoreError::Job { id: raw.id.to_string(), cause })?;
-        let RawJob { id, lane, bytes, entries, scope, order, .. } = raw;
-        Ok(JobRow { id, lane, job, bytes, entries, scope, order })
+        let RawJob { id, lane, bytes, entries, scope, order, caller, key, on_done, form: _ } = raw;
+        Ok(JobRow { id, lane, job, bytes, entries, scope, order, caller, key, on_done })
     }
 }
 

@@ -9,11 +9,12 @@ use super::contend::contend;
 use super::{Failure, StoreError};
 
 /// The steps from one schema to the next; step `n` leads to `PRAGMA user_version = n`, counted from 1.
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 5] = [
     include_str!("../migrations/0001_circuits_and_events.sql"),
     include_str!("../migrations/0002_jobs.sql"),
     include_str!("../migrations/0003_alerts.sql"),
     include_str!("../migrations/0004_job_kinds.sql"),
+    include_str!("../migrations/0005_on_done.sql"),
 ];
 
 /// The schema of this version.
