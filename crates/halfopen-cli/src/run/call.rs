@@ -26,6 +26,7 @@ use super::child::signals::{Attended, Signals};
 use super::child::source::{Again, Source};
 use super::child::{Limits, Out, Spec};
 use super::door;
+use super::earlier::Earlier;
 use super::ending::{Done, Ending, Last, Reason};
 use super::guard::Guard;
 use super::nested::Outer;
@@ -114,6 +115,21 @@ impl<'a> Call<'a> {
             goes_on: self.attempts > 0 && self.goes_on().is_some(),
             source: self.source,
             attempts: self.attempts,
+            elapsed: self.started.elapsed(),
+            figures: self.figures,
+            unclassified: self.unclassified,
+            trace: self.trace,
+        }
+    }
+
+    /// Leaves it: an earlier job stands before it.
+    #[must_use]
+    pub(super) fn not_begun(self, earlier: Earlier) -> Done {
+        Done {
+            ending: Ending::Earlier(earlier),
+            goes_on: false,
+            source: self.source,
+            attempts: 0,
             elapsed: self.started.elapsed(),
             figures: self.figures,
             unclassified: self.unclassified,

@@ -12,6 +12,7 @@ use rustix::process::Signal;
 
 use super::child::sink::Stdout;
 use super::child::source::Source;
+use super::earlier::Earlier;
 
 /// The last attempt, as far as it still matters.
 #[derive(Debug)]
@@ -57,6 +58,8 @@ pub(super) enum Ending {
         /// The last attempt of this call, if there was one.
         last: Option<Last>,
     },
+    /// It was not begun, because an earlier job stands before it.
+    Earlier(Earlier),
     /// A signal to us ended it.
     Cancelled {
         /// Which.
@@ -144,6 +147,7 @@ impl Ending {
                 known && last.verdict.class.heals() && (at_terminal || stdout.passed() == 0)
             }
             Self::Judged { .. }
+            | Self::Earlier(_)
             | Self::Observed { .. }
             | Self::NotRun { .. }
             | Self::Cancelled { .. }
@@ -157,7 +161,8 @@ impl Ending {
         match self {
             Self::Refused { .. } => true,
             Self::Judged { last, .. } => last.verdict.class.heals() || last.verdict.class == Class::QuotaExhausted,
-            Self::Observed { .. }
+            Self::Earlier(_)
+            | Self::Observed { .. }
             | Self::NotRun { .. }
             | Self::Cancelled { .. }
             | Self::ReaderGone

@@ -25,6 +25,7 @@ use super::RunArgs;
 use super::child::poll;
 use super::child::signals::{Asked, Signals};
 use super::child::sink::{Lost, Outlet, Stdout};
+use super::earlier::{self, Earlier};
 use super::ending::{Done, Ending, Reason};
 use super::keep::{Keeper, Kept, NotKept};
 use super::plan::Plan;
@@ -57,14 +58,17 @@ impl Finish<'_> {
         if done.ending.is_degraded() {
             report.user_message.clone_from(&self.plan.policy.on_open.user_message);
         }
-        let kept = self.keep(&mut done);
-        let end = match kept {
-            Some(Ok(kept)) => {
-                done.figures.queued += u64::from(!kept.joined);
-                self.kept(&done.ending, &kept, &mut report)
+        let end = if let Ending::Earlier(earlier) = done.ending {
+            self.behind(earlier, &mut done, &mut report)
+        } else {
+            match self.keep(&mut done) {
+                Some(Ok(kept)) => {
+                    done.figures.queued += u64::from(!kept.joined);
+                    self.kept(&done.ending, &kept, &mut report)
+                }
+                Some(Err(not_kept)) => self.not_kept(done.ending, &not_kept, &mut report),
+                None => self.end(done.ending, &mut report),
             }
-            Some(Err(not_kept)) => self.not_kept(done.ending, &not_kept, &mut report),
-            None => self.end(done.ending, &mut report),
         };
         let (code, set_by) = exit::code(end);
         (report.exit_code, report.set_by) = (code, set_by.as_str());
@@ -78,6 +82,66 @@ impl Finish<'_> {
             trace.send(code, done.attempts);
         }
         code
+    }
+
+    /// Ends a call that was not begun: it is an earlier job, or goes behind one.
+    fn behind(&mut self, earlier: Earlier, done: &mut Done, report: &mut Report) -> Final {
+        let plan = self.plan;
+        let queues = plan.policy.on_open.actions.contains(&OnOpenAction::Queue);
+        let (id, comes_before) = match earlier {
+            Earlier::Same(id) => (id, false),
+            Earlier::Before(id) => (id, true),
+        };
+        report.job_id = Some(id.to_string());
+        let not_kept = if comes_before && !queues {
+            report.error = Some("order_held".to_owned());
+            None
+        } else {
+            let source = &mut done.source;
+            let mut keeper = Keeper {
+                plan,
+                args: self.args,
+                handle: self.handle,
+                signals: &mut *self.signals,
+                source,
+                stated: None,
+            };
+            match keeper.keep(None) {
+                Ok(kept) => {
+                    let detail = self.handle.job(kept.receipt.id).ok().flatten();
+                    if let Some(detail) = detail.filter(|detail| !detail.view.job.state().is_open()) {
+                        report.job_state = Some(detail.view.job.state().as_str());
+                        if let Some(end) = earlier::given(detail, self.args.quiet) {
+                            return end;
+                        }
+                    }
+                    done.figures.queued += u64::from(!kept.joined);
+                    return self.kept(&done.ending, &kept, report);
+                }
+                Err(NotKept::Cancelled(signal)) => {
+                    report.error = Some("cancelled".to_owned());
+                    return Final::Cancelled { signal: signal.as_raw() };
+                }
+                Err(why) => Some(why),
+            }
+        };
+        let circuit = plan.circuit();
+        let mut text = match comes_before {
+            true => format!("{circuit}: job {id} has this order key, comes before it and has not ended"),
+            false => format!("{circuit}: job {id} has this idempotency key"),
+        };
+        let mut hint = format!("halfopen jobs show {id}");
+        if let Some(why) = &not_kept {
+            report.not_queued = Some(why.word());
+            text.push_str(&format!("; not queued: {why}"));
+            hint = why.hint().map_or(hint, str::to_owned);
+        }
+        self.say(Some(Message { text, hint: Some(hint) }));
+        match not_kept {
+            Some(NotKept::KeyTaken(_)) => Final::BadUsage,
+            Some(NotKept::NotDurable(_)) => Final::NotDurable,
+            Some(_) | None => Final::Refused { end_known: true },
+        }
     }
 
     /// Hands on the output and fills in the report.
@@ -108,6 +172,8 @@ impl Finish<'_> {
                 Final::Judged { class: Class::UnknownFailure, exit }
             }
             Ending::Refused { refusal, .. } => Final::Refused { end_known: refusal.retry_at.is_some() },
+            // `behind` has ended it.
+            Ending::Earlier(_) => Final::Refused { end_known: true },
             Ending::Cancelled { signal, stdout } => {
                 report.error = Some("cancelled".to_owned());
                 let end = Final::Cancelled { signal: signal.as_raw() };
@@ -177,7 +243,8 @@ impl Finish<'_> {
                 let honours = self.plan.policy.retry.honor_retry_after;
                 last.verdict.hint.as_ref().filter(|_| honours).map(|hint| hint.until)
             }
-            Ending::Observed { .. }
+            Ending::Earlier(_)
+            | Ending::Observed { .. }
             | Ending::NotRun { .. }
             | Ending::Cancelled { .. }
             | Ending::ReaderGone
@@ -243,7 +310,8 @@ impl Finish<'_> {
                 self.note_time(report, again_at);
                 say::failed(self.plan, last, *gave_up, again_at, report.attempts, clock)
             }
-            Ending::Observed { .. }
+            Ending::Earlier(_)
+            | Ending::Observed { .. }
             | Ending::NotRun { .. }
             | Ending::Cancelled { .. }
             | Ending::ReaderGone

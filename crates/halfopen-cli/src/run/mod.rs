@@ -10,6 +10,7 @@ mod behind;
 mod call;
 pub mod child;
 mod door;
+mod earlier;
 mod ending;
 mod finish;
 mod guard;
@@ -80,7 +81,11 @@ pub fn run(shared: &Shared, args: &RunArgs) -> u8 {
             return exit::NOT_EXECUTABLE;
         }
     };
-    let done = Call::new(&plan, args, &handle, &mut signals, attended, source).carry_through();
+    let call = Call::new(&plan, args, &handle, &mut signals, attended, source);
+    let done = match earlier::look(&plan, args, &handle) {
+        None => call.carry_through(),
+        Some(earlier) => call.not_begun(earlier),
+    };
     Finish { plan: &plan, args, handle: &handle, signals: &mut signals, health }.finish(done)
 }
 

@@ -12,6 +12,7 @@ mod breaker;
 mod collector;
 mod crash;
 mod drain;
+mod earlier;
 mod herd;
 mod input;
 mod nested;

@@ -132,7 +132,7 @@ fn a_key_of_the_callers_stands_for_one_call() {
     let id = id_of(&sandbox.run(&key));
     assert_eq!(id_of(&sandbox.run(&key)), id);
     let other = sandbox.run_command(&[&key[..], &["--report", "report.json"]].concat(), &["tool", "other"]);
-    assert_eq!((other.code, other.stdout.as_str()), (75, ""), "{}", other.stderr);
+    assert_eq!((other.code, other.stdout.as_str()), (64, ""), "{}", other.stderr);
     assert_eq!(sandbox.report()["not_queued"], "key_taken");
     assert!(command(&sandbox, id).env.contains(&(b"HALFOPEN_IDEMPOTENCY_KEY".to_vec(), b"invoice-17".to_vec())));
 }
