@@ -33,7 +33,7 @@ use crate::time::{Timestamp, millis};
 pub const CHANNELS: &str = "halfopen-alerts";
 
 /// What stands behind a dependency's name in the circuits that only watch; nobody is told about those.
-const SHADOW: &str = "~observe";
+pub const SHADOW: &str = "~observe";
 
 /// One that comes back so soon after its end is the same incident.
 pub const FOLD: Duration = Duration::from_secs(10 * 60);

@@ -60,6 +60,15 @@ pub struct Permit {
     pub ramped: bool,
 }
 
+impl Permit {
+    /// Returns the permit of an attempt that was made although its circuit would have refused it (`mode: observe`): one
+    /// that is over already, so what comes of it counts as late.
+    pub fn unheeded(now: Timestamp) -> Self {
+        let (id, kind) = (PermitId(0), PermitKind::Regular);
+        Self { id, kind, generation: 0, admitted_at: now, expires_at: now, ramped: false }
+    }
+}
+
 /// What a permit is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PermitKind {

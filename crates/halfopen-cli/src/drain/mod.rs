@@ -35,7 +35,7 @@ use crate::args::Shared;
 use crate::duration::parse;
 use crate::run::CommandPerformer;
 use crate::work::{Bell, Left, Pace, Quota, Stop, Worker};
-use crate::{alerts, exit, ui};
+use crate::{alerts, exit, shown, ui};
 use hands::Hands;
 
 /// How long what runs may finish after the first signal.
@@ -74,6 +74,8 @@ enum DrainError {
     StoreName(StoreError),
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error("no dependency is named `{name}`; known are: {known}")]
+    UnknownDependency { name: String, known: String },
     #[error("jobs cannot be done: {0}")]
     Unwritable(String),
     #[error("cannot start: {0}")]
@@ -84,7 +86,7 @@ impl DrainError {
     fn exit_code(&self) -> u8 {
         match self {
             Self::Policy(_) => exit::POLICY,
-            Self::StoreName(_) => exit::USAGE,
+            Self::StoreName(_) | Self::UnknownDependency { .. } => exit::USAGE,
             Self::Store(_) | Self::Unwritable(_) | Self::Runtime(_) => exit::IO,
         }
     }
@@ -118,6 +120,13 @@ fn drained(shared: &Shared, args: &DrainArgs) -> Result<u8, DrainError> {
         StoreHealth::Good => {}
         // What cannot be noted is not sent.
         StoreHealth::ReadOnly(why) | StoreHealth::Lost(why) => return Err(DrainError::Unwritable(why)),
+    }
+    if let Some(name) = &args.dep {
+        let known = shown::dependencies(config.dependencies.keys().map(String::as_str), &handle)?;
+        if !known.contains(name) {
+            let known = known.into_iter().collect::<Vec<_>>().join(", ");
+            return Err(DrainError::UnknownDependency { name: name.clone(), known });
+        }
     }
     attendance::mark(&store);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;

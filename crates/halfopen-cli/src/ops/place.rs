@@ -11,7 +11,7 @@ use super::Failure;
 use crate::args::Shared;
 use crate::shown::when::wall_ms;
 use crate::shown::{SHADOW, When, named};
-use crate::{exit, ui};
+use crate::{exit, shown, ui};
 
 /// The policy and the store that a command works on.
 pub(super) struct Place {
@@ -85,6 +85,20 @@ impl Place {
         let all = self.circuits(handle)?;
         let found: Vec<CircuitView> = named(&all, &id).cloned().collect();
         if found.is_empty() { Err(self.unknown(word, &all)) } else { Ok(found) }
+    }
+
+    /// Refuses a dependency of which neither the policy nor the store knows anything.
+    pub(super) fn known_dependency(&self, handle: &Handle, name: &str) -> Result<(), Failure> {
+        let policy = self.config.dependencies.keys().map(String::as_str);
+        let known = shown::dependencies(policy, handle).map_err(store_failure)?;
+        if known.contains(name) {
+            return Ok(());
+        }
+        let failure = Failure::new(exit::USAGE, format!("no dependency is named `{name}`"));
+        Err(failure.hint(match known.is_empty() {
+            true => "neither the policy nor the store knows one yet".to_owned(),
+            false => format!("known are {}", known.into_iter().collect::<Vec<_>>().join(", ")),
+        }))
     }
 
     fn unknown(&self, word: &str, all: &[CircuitView]) -> Failure {

@@ -136,17 +136,49 @@ impl Remote {
         serde_json::from_str(text).map_err(|error| self.strange(&error.to_string()))
     }
 
+    /// Asks for one document.
+    pub(super) fn document(&self, target: &str) -> Result<Value, Failure> {
+        serde_json::from_str(&self.get(target)?).map_err(|error| self.strange(&error.to_string()))
+    }
+
+    /// Asks for a change of one thing; returns it as it is now.
+    pub(super) fn change(&self, target: &str, body: &Value) -> Result<Value, Failure> {
+        let text = self.ask("POST", target, Some(&body.to_string()))?;
+        serde_json::from_str(&text).map_err(|error| self.strange(&error.to_string()))
+    }
+
+    /// Asks for something that was kept as it came, whatever its status; `None` if nothing was. The last word says whether
+    /// it was cut when it was kept.
+    pub(super) fn kept(&self, target: &str) -> Result<(Vec<u8>, bool), Failure> {
+        let answer = self.answered("GET", target, None)?;
+        if answer.field("halfopen-job").is_some() {
+            let cut = answer.field("halfopen-result-cut").is_some();
+            return Ok((answer.body, cut));
+        }
+        let status = answer.status;
+        Err(match answer.text() {
+            Some(text) => self.refused(status, &text),
+            None => self.strange("its answer is no text"),
+        })
+    }
+
     fn ask(&self, method: &str, target: &str, body: Option<&str>) -> Result<String, Failure> {
-        let (status, text) = self.exchange(method, target, body).map_err(|error| {
-            let failure = Failure::new(exit::IO, format!("gateway {} cannot be reached: {error}", self.url));
-            failure.hint(
-                "halfopen serve says at its start where operators are answered; without --url the store is opened",
-            )
-        })?;
+        let answer = self.answered(method, target, body)?;
+        let status = answer.status;
+        let text = answer.text().ok_or_else(|| self.strange("its answer is no text"))?;
         if (200..300).contains(&status) {
             return Ok(text);
         }
         Err(self.refused(status, &text))
+    }
+
+    fn answered(&self, method: &str, target: &str, body: Option<&str>) -> Result<Answer, Failure> {
+        self.exchange(method, target, body).map_err(|error| {
+            let failure = Failure::new(exit::IO, format!("gateway {} cannot be reached: {error}", self.url));
+            failure.hint(
+                "halfopen serve says at its start where operators are answered; without --url the store is opened",
+            )
+        })
     }
 
     fn refused(&self, status: u16, text: &str) -> Failure {
@@ -165,11 +197,13 @@ impl Remote {
             421 => Failure::new(exit::AUTH, message)
                 .hint("start the gateway with --public-host NAME to be asked under that name"),
             400 | 404 => Failure::new(exit::USAGE, message),
+            // What was asked for is understood, and the state of the thing does not allow it.
+            409 => Failure::new(exit::FOUND, message),
             _ => Failure::new(exit::IO, message),
         }
     }
 
-    fn exchange(&self, method: &str, target: &str, body: Option<&str>) -> io::Result<(u16, String)> {
+    fn exchange(&self, method: &str, target: &str, body: Option<&str>) -> io::Result<Answer> {
         let (mut stream, host): (Box<dyn Stream>, &str) = match &self.url {
             GatewayUrl::Tcp(authority) => (Box::new(connect(authority)?), authority),
             GatewayUrl::Unix(path) => {
@@ -213,24 +247,44 @@ fn connect(authority: &str) -> io::Result<TcpStream> {
     Err(last)
 }
 
+/// One answer, whole.
+#[derive(Debug)]
+struct Answer {
+    status: u16,
+    /// Names in lower case.
+    fields: Vec<(String, String)>,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    fn field(&self, name: &str) -> Option<&str> {
+        self.fields.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns its body as text; `None` if it is none.
+    fn text(self) -> Option<String> {
+        String::from_utf8(self.body).ok()
+    }
+}
+
 /// Reads one answer that ends with its connection; `None` if it is cut or none.
-fn answer(bytes: &[u8]) -> Option<(u16, String)> {
+fn answer(bytes: &[u8]) -> Option<Answer> {
     let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
     let head = std::str::from_utf8(bytes.get(..end)?).ok()?;
     let mut lines = head.split("\r\n");
     let status = lines.next()?.strip_prefix("HTTP/1.")?.split(' ').nth(1)?.parse().ok()?;
-    let fields: Vec<(String, &str)> = lines
+    let fields = lines
         .filter_map(|line| line.split_once(':'))
-        .map(|(name, value)| (name.to_ascii_lowercase(), value.trim()))
+        .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
         .collect();
-    let field = |name: &str| fields.iter().find(|(known, _)| known == name).map(|(_, value)| *value);
+    let mut answer = Answer { status, fields, body: Vec::new() };
     let body = bytes.get(end + 4..)?;
-    let body = match (field("transfer-encoding"), field("content-length")) {
+    answer.body = match (answer.field("transfer-encoding"), answer.field("content-length")) {
         (Some(_), _) => unchunked(body)?,
         (None, Some(length)) => body.get(..length.parse().ok()?)?.to_vec(),
         (None, None) => body.to_vec(),
     };
-    Some((status, String::from_utf8(body).ok()?))
+    Some(answer)
 }
 
 fn unchunked(mut rest: &[u8]) -> Option<Vec<u8>> {
@@ -284,7 +338,8 @@ mod tests {
     #[test_case(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nffffffffffffffff\r\n[" => None; "a chunk beyond all bounds")]
     #[test_case(b"SSH-2.0-x\r\n\r\n" => None; "another server")]
     fn an_answer_is_read_whole_or_not_at_all(bytes: &[u8]) -> Option<(u16, String)> {
-        answer(bytes)
+        let read = answer(bytes)?;
+        Some((read.status, read.text()?))
     }
 
     #[test]

@@ -6,17 +6,19 @@ use clap::Args;
 use clap::builder::BoolishValueParser;
 use halfopen::activation;
 use halfopen::handle::CircuitView;
-use halfopen::store::jobs::JobFigures;
+use halfopen_core::circuit::Circuit;
+use halfopen_core::circuit_id::CircuitId;
 use halfopen_core::event::State;
-use halfopen_core::job::JobState;
 use halfopen_core::policy::{Policy, Surface};
 use halfopen_core::redact;
+use halfopen_core::time::Timestamp;
+use serde_json::Value;
 
 use super::place::{self, Place};
 use super::remote::{At, Remote};
 use super::{Done, OK, out};
 use crate::args::Shared;
-use crate::shown::{Line, Told, When, state_word};
+use crate::shown::{Line, Progress, Told, When, jobs_json, state_word};
 use crate::{duration, ui};
 
 /// Arguments of `halfopen status`.
@@ -40,15 +42,19 @@ pub(super) fn run(shared: &Shared, args: &StatusArgs) -> Done {
     crate::alerts::deliver(&handle, &place.config, &place.store);
     let circuits = place.circuits(&handle)?;
     let when = place::when(&handle);
+    let queues = Progress::read(&handle, &circuits, when.now);
     if args.json {
-        let lines: Vec<Line> = circuits.iter().map(|view| Line::of(view, &when)).collect();
+        let circuits = with_all_that_queue(circuits, &queues, &place, when.now);
+        let lines: Vec<Line> = circuits.iter().map(|view| Line::of(view, &queues, &when)).collect();
         out::json(&lines)?;
         return OK;
     }
     ui::say(&about_store(&place, &when));
     place.warn_of_new_stores();
     crate::alerts::undelivered(&handle).iter().for_each(|line| ui::warn(line));
-    let jobs = jobs(&handle.job_figures().map_err(place::store_failure)?, &when);
+    let queues: Vec<(String, Value)> =
+        queues.iter().map(|(name, progress)| (name.clone(), jobs_json(Some(progress), &when))).collect();
+    let jobs = jobs(&queues, &when);
     let shown = show(&circuits, &when, &|dependency| place.policy(dependency))?;
     if let Some(jobs) = jobs {
         out::text(&format!("\n{jobs}"))?;
@@ -56,20 +62,45 @@ pub(super) fn run(shared: &Shared, args: &StatusArgs) -> Done {
     Ok(shown)
 }
 
-/// Returns the jobs of each dependency that has open ones.
-fn jobs(figures: &BTreeMap<String, JobFigures>, when: &When) -> Option<String> {
-    let rows: Vec<Vec<String>> = figures
+/// Returns the circuits, and a blank one for each dependency that has open jobs and no circuit yet.
+fn with_all_that_queue(
+    mut circuits: Vec<CircuitView>,
+    queues: &BTreeMap<String, Progress>,
+    place: &Place,
+    now: Timestamp,
+) -> Vec<CircuitView> {
+    let open = queues.iter().filter(|(_, progress)| progress.figures.tally.open() > 0);
+    for name in open.map(|(name, _)| name) {
+        if let (false, Ok(id)) = (circuits.iter().any(|view| view.id.dependency() == name), name.parse::<CircuitId>()) {
+            let status = Circuit::new().status(&place.policy(name), now);
+            circuits.push(CircuitView { id, status });
+        }
+    }
+    circuits
+}
+
+/// Returns how far the queue of each dependency is that has open jobs, from the form that a gateway gives as well.
+fn jobs(queues: &[(String, Value)], when: &When) -> Option<String> {
+    let rows: Vec<Vec<String>> = queues
         .iter()
-        .filter(|(_, figures)| figures.tally.open() > 0)
-        .map(|(name, figures)| {
-            let oldest = figures.oldest.get(&JobState::Queued).map_or_else(|| "-".to_owned(), |at| when.relative(*at));
-            let tally = &figures.tally;
-            let counts = [tally.queued, tally.running, tally.manual_review].map(|jobs| jobs.to_string());
-            let [queued, running, review] = counts;
-            vec![name.clone(), queued, oldest, running, review]
+        .filter(|(_, jobs)| jobs.is_object())
+        .map(|(name, jobs)| {
+            let count = |key: &str| jobs[key].as_u64().unwrap_or(0).to_string();
+            let at = |key: &str| jobs[key].as_str().and_then(|at| when.read_rfc3339(at));
+            let or = |shown: Option<String>| shown.unwrap_or_else(|| "-".to_owned());
+            vec![
+                name.clone(),
+                count("queued"),
+                or(at("oldest_queued_at").map(|at| when.relative(at))),
+                count("running"),
+                count("manual_review"),
+                or(jobs["rate_per_sec"].as_f64().map(|rate| format!("{rate}/s"))),
+                or(at("done_at").map(|at| when.relative(at))),
+                count("late"),
+            ]
         })
         .collect();
-    let head = ["jobs of", "queued", "oldest", "running", "manual review"];
+    let head = ["jobs of", "queued", "oldest", "running", "manual review", "rate", "all started", "too late"];
     (!rows.is_empty()).then(|| out::table(&head, &rows))
 }
 
@@ -80,16 +111,25 @@ fn of_gateway(gateway: &Remote, args: &StatusArgs) -> Done {
         return OK;
     }
     let when = When::of_reader();
-    let told: Result<Vec<Told>, String> =
-        gateway.list("/circuits?full=true")?.into_iter().map(|document| Told::read(document, &when)).collect();
+    let documents = gateway.list("/circuits?full=true")?;
+    let mut queues: Vec<(String, Value)> = documents
+        .iter()
+        .filter_map(|document| Some((document["dependency"].as_str()?.to_owned(), document["jobs"].clone())))
+        .collect();
+    queues.dedup_by(|a, b| a.0 == b.0);
+    let told: Result<Vec<Told>, String> = documents.into_iter().map(|document| Told::read(document, &when)).collect();
     let told = told.map_err(|why| gateway.strange(&why))?;
     ui::say(&format!("gateway {}", gateway.url()));
     let policies: BTreeMap<String, Policy> =
         told.iter().map(|told| (told.view.id.dependency().to_owned(), told.policy.clone())).collect();
     let circuits: Vec<CircuitView> = told.into_iter().map(|told| told.view).collect();
-    show(&circuits, &when, &|dependency| {
+    let shown = show(&circuits, &when, &|dependency| {
         policies.get(dependency).cloned().unwrap_or_else(|| Policy::built_in(dependency, Surface::Serve))
-    })
+    })?;
+    if let Some(jobs) = jobs(&queues, &when) {
+        out::text(&format!("\n{jobs}"))?;
+    }
+    Ok(shown)
 }
 
 /// Shows circuits to a person.
@@ -240,7 +280,7 @@ pub(super) mod tests {
 
     #[test]
     fn the_json_has_the_keys_that_scripts_rely_on() {
-        let lines: Vec<Line> = circuits().iter().map(|view| Line::of(view, &tokyo())).collect();
+        let lines: Vec<Line> = circuits().iter().map(|view| Line::of(view, &BTreeMap::new(), &tokyo())).collect();
         insta::assert_json_snapshot!(lines);
     }
 }

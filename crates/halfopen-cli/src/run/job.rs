@@ -151,10 +151,6 @@ impl Performer for CommandPerformer {
                 return Err(Unready::Fault(Fault(fault)));
             };
             let probes = matches!(lease.admitted, Admitted::AsProbe { .. });
-            let dependency = lease.job.terms().dependency().to_owned();
-            if probes {
-                self.count(&dependency, |figures| figures.probes += 1);
-            }
             let ready = self.made_ready(lease, command, &policy).map_err(Unready::Fault)?;
             if let (true, Some(ProbeWith::Command(words))) = (probes, &policy.probe) {
                 let words: Vec<OsString> = words.iter().map(OsString::from).collect();
@@ -191,7 +187,10 @@ impl Performer for CommandPerformer {
 
     fn hear(&self, dependency: &str, news: &News<'_>) {
         match news {
-            News::Claimed(_) => {}
+            News::Claimed { admitted: Admitted::AsProbe { .. }, .. } => {
+                self.count(dependency, |figures| figures.probes += 1);
+            }
+            News::Claimed { admitted: Admitted::Regularly, .. } => {}
             News::Ended(ended, verdict) => {
                 let opened = ended.events.iter().filter(|event| event.event == "tripped").count() as u64;
                 self.count(dependency, |figures| {

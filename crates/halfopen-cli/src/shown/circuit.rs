@@ -1,5 +1,7 @@
 //! Shows one circuit: a short line, or everything that explains its state.
 
+use std::collections::BTreeMap;
+
 use halfopen::handle::{CircuitView, Handle};
 use halfopen::store::{EventFilter, StoreError};
 use halfopen_core::circuit::Status;
@@ -11,7 +13,7 @@ use halfopen_core::time::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{When, event_json};
+use super::{Progress, When, event_json, jobs_json};
 use crate::ui;
 
 /// What stands behind a dependency's name in the circuits that only watch.
@@ -33,11 +35,12 @@ pub(crate) struct Line {
     failures_in_window: u32,
     probes_in_flight: u32,
     hold: Option<&'static str>,
+    jobs: Value,
 }
 
 impl Line {
-    /// Returns the line of a circuit.
-    pub(crate) fn of(view: &CircuitView, when: &When) -> Self {
+    /// Returns the line of a circuit. `queues` say how far the queue of its dependency is.
+    pub(crate) fn of(view: &CircuitView, queues: &BTreeMap<String, Progress>, when: &When) -> Self {
         let status = &view.status;
         let deadline = |at: Option<Timestamp>| at.map(|at| when.rfc3339(at));
         Self {
@@ -51,6 +54,7 @@ impl Line {
             failures_in_window: status.failures_in_window,
             probes_in_flight: status.probes_in_flight,
             hold: status.hold.as_ref().map(|hold| hold.state.as_str()),
+            jobs: jobs_json(queues.get(view.id.dependency()), when),
         }
     }
 }

@@ -6,12 +6,16 @@
 
 pub(crate) mod when;
 mod circuit;
+mod dependency;
 mod event;
 mod job;
+mod progress;
 mod read;
 
 pub(crate) use circuit::{Line, SHADOW, Told, fate, named, next_step, state_word};
+pub(crate) use dependency::dependencies;
 pub(crate) use event::{circuit_of, event_json};
 pub(crate) use job::{does, job_document, job_line};
+pub(crate) use progress::{Progress, jobs_json};
 pub(crate) use read::event as read_event;
 pub(crate) use when::When;

@@ -176,7 +176,8 @@ impl Line {
                 self.trouble.over(&self.dependency);
                 self.moved_at = Instant::now();
                 let age = self.shop.handle.clock().now().since(lease.job.accepted_at());
-                self.shop.performer.hear(&self.dependency, &News::Claimed(age));
+                let admitted = lease.admitted;
+                self.shop.performer.hear(&self.dependency, &News::Claimed { age, admitted });
                 self.held.spawn(held::perform(Arc::clone(&self.shop), *lease, policy));
                 Next::Ask
             }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use halfopen::handle::jobs::{Ended, Ending, Lease};
-use halfopen_core::job::{JobKind, JobRequest, Sent};
+use halfopen_core::job::{Admitted, JobKind, JobRequest, Sent};
 use halfopen_core::policy::Policy;
 use halfopen_core::snapshot::EventRecord;
 use halfopen_core::verdict::Verdict;
@@ -83,8 +83,13 @@ pub(crate) enum Performed {
 /// What is heard of jobs.
 #[derive(Debug)]
 pub(crate) enum News<'a> {
-    /// One was claimed, so long after it was accepted.
-    Claimed(Duration),
+    /// One was claimed.
+    Claimed {
+        /// So long after it was accepted.
+        age: Duration,
+        /// How the attempt was admitted.
+        admitted: Admitted,
+    },
     /// An attempt of one ended, or it was given back; the verdict is there if it was judged.
     Ended(&'a Ended, Option<&'a Verdict>),
     /// Time changed something.

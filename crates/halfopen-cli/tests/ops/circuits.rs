@@ -38,6 +38,7 @@ fn status_shows_an_open_circuit_with_exactly_the_promised_keys() {
         "failures_in_window",
         "probes_in_flight",
         "hold",
+        "jobs",
     ];
     assert_eq!(keys, promised);
     let of = |name: &str| list.as_array().unwrap().iter().find(|line| line["circuit"] == name).cloned().unwrap();

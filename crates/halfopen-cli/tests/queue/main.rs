@@ -18,6 +18,7 @@ mod kinds;
 mod leases;
 mod ledger;
 mod on_done;
+mod progress;
 mod story;
 mod waiting;
 

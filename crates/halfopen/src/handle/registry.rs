@@ -16,7 +16,7 @@ use halfopen_core::policy::Policy;
 use halfopen_core::snapshot::{self, EventRecord};
 use halfopen_core::time::Timestamp;
 
-use super::{Route, Seen, alerts};
+use super::{Route, Seen, alerts, jobs};
 use crate::store::jobs::shelf_number;
 use crate::store::{Store, StoreError, Txn};
 
@@ -141,8 +141,12 @@ impl Seat {
             self.save(txn, policy)?;
         }
         let partition = self.id.partition().map(|(key, value)| format!("{key}={value}"));
+        let queued = match events.first() {
+            Some(_) => Some(jobs::facts_of(txn, &self.id)?.jobs_queued),
+            None => None,
+        };
         records.extend(
-            events.iter().map(|event| snapshot::record(event, self.id.dependency(), partition.as_deref(), None)),
+            events.iter().map(|event| snapshot::record(event, self.id.dependency(), partition.as_deref(), queued)),
         );
         let heard = records.iter().any(|record| alert::incident_name(record).is_some());
         let status = heard.then(|| self.circuit.status(policy, txn.now()));

@@ -17,6 +17,7 @@ mod upgrade;
 mod sqlite_file;
 #[cfg(test)]
 mod door;
+mod draining;
 #[cfg(test)]
 mod registry;
 #[cfg(test)]

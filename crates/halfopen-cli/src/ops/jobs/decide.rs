@@ -10,12 +10,14 @@ use halfopen_core::event::By;
 use halfopen_core::job::{JobId, JobState};
 use halfopen_core::policy::Policy;
 use halfopen_core::snapshot::EventRecord;
+use serde_json::{Value, json};
 
 use super::super::place::{self, Place};
+use super::super::remote::{At, Remote};
 use super::super::{Done, OK, out, steer};
 use super::{known, refused};
 use crate::duration::parse_positive;
-use crate::shown::job_line;
+use crate::shown::{When, job_line};
 use crate::ui;
 
 /// What all decisions take.
@@ -30,6 +32,16 @@ pub struct Deciding {
     /// Print the job as a JSON object
     #[arg(long, env = "HALFOPEN_JSON", value_parser = BoolishValueParser::new())]
     pub json: bool,
+    /// Which gateway is asked, if one is.
+    #[command(flatten)]
+    pub at: At,
+}
+
+impl Deciding {
+    /// Returns what a gateway is told.
+    pub(super) fn body(&self) -> Value {
+        json!({ "reason": self.reason })
+    }
 }
 
 /// Arguments of `halfopen jobs requeue`.
@@ -46,6 +58,16 @@ pub struct RequeueArgs {
     pub ttl: Option<Duration>,
 }
 
+impl RequeueArgs {
+    /// Returns what a gateway is told.
+    pub(super) fn body(&self) -> Value {
+        let mut body = self.deciding.body();
+        body["may_have_run"] = self.may_have_run.into();
+        body["ttl_sec"] = json!(self.ttl.map(|ttl| ttl.as_secs_f64()));
+        body
+    }
+}
+
 /// Arguments of `halfopen jobs resolve`.
 #[derive(Debug, Args)]
 pub struct ResolveArgs {
@@ -55,6 +77,15 @@ pub struct ResolveArgs {
     /// What came of it; kept as the job's result
     #[arg(long, env = "HALFOPEN_RESULT", value_name = "TEXT")]
     pub result: Option<String>,
+}
+
+impl ResolveArgs {
+    /// Returns what a gateway is told.
+    pub(super) fn body(&self) -> Value {
+        let mut body = self.deciding.body();
+        body["result"] = json!(self.result);
+        body
+    }
 }
 
 /// Arguments of `halfopen jobs discard`.
@@ -103,15 +134,28 @@ fn decide(place: &Place, args: &Deciding, change: impl FnOnce(&Handle, &Policy, 
     let by = By { who: steer::who(), reason: args.reason.clone() };
     let (view, _) = change(&handle, &policy, &by).map_err(|error| refused(place, args.id, error))?;
     let when = place::when(&handle);
+    let mut job = job_line(&view, &when);
+    job["before"] = json!({ "state": detail.view.job.state().as_str() });
+    told(args, &job, &when)
+}
+
+/// Has a running gateway decide.
+pub(super) fn of_gateway(gateway: &Remote, args: &Deciding, deed: &str, body: &Value) -> Done {
+    let job = gateway.change(&format!("/jobs/{}/{deed}", args.id), body)?;
+    told(args, &job, &When::of_reader())
+}
+
+/// Says what became of a job.
+fn told(args: &Deciding, job: &Value, when: &When) -> Done {
     if args.json {
-        out::json(&job_line(&view, &when))?;
+        out::json(job)?;
         return OK;
     }
-    let until = if view.job.state() == JobState::Queued {
-        format!(", expires {}", when.both(view.job.expires_at()))
-    } else {
-        String::new()
-    };
-    ui::say(&format!("job {} was {} and is {}{until}", view.id, detail.view.job.state(), view.job.state()));
+    let state = job["state"].as_str().unwrap_or_default();
+    let expires = job["expires_at"].as_str().and_then(|at| when.read_rfc3339(at));
+    let until = expires.filter(|_| state == JobState::Queued.as_str());
+    let until = until.map(|at| format!(", expires {}", when.both(at))).unwrap_or_default();
+    let before = job["before"]["state"].as_str().unwrap_or_default();
+    ui::say(&format!("job {} was {before} and is {state}{until}", args.id));
     OK
 }

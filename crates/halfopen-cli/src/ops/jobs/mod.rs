@@ -1,6 +1,7 @@
 //! `halfopen jobs`: looks at what was queued, and decides what only a person may decide.
 //!
-//! Every change asks who and takes why; both are kept in the job's history and told to the journal.
+//! Every change asks who and takes why; both are kept in the job's history and told to the journal. With `--url` a running
+//! gateway is asked; what is shown is made of the same documents either way.
 
 pub mod decide;
 pub mod list;
@@ -13,6 +14,7 @@ use halfopen::handle::jobs::{JobDetail, JobError};
 use halfopen_core::job::{IllegalStep, JobId, JobState};
 
 use super::place::{self, Place};
+use super::remote::{At, Remote};
 use super::{Done, Failure};
 use crate::args::Shared;
 use crate::exit;
@@ -45,6 +47,9 @@ pub enum JobsCommand {
 }
 
 pub(super) fn run(shared: &Shared, args: &JobsArgs) -> Done {
+    if let Some(gateway) = Remote::named(args.at())? {
+        return of_gateway(&gateway, args);
+    }
     let place = Place::find(shared)?;
     match &args.command {
         JobsCommand::List(args) => list::run(&place, args),
@@ -54,6 +59,33 @@ pub(super) fn run(shared: &Shared, args: &JobsArgs) -> Done {
         JobsCommand::Resolve(args) => decide::resolve(&place, args),
         JobsCommand::Discard(args) => decide::discard(&place, args),
         JobsCommand::Cancel(args) => decide::cancel(&place, args),
+    }
+}
+
+impl JobsArgs {
+    fn at(&self) -> &At {
+        match &self.command {
+            JobsCommand::List(args) => &args.at,
+            JobsCommand::Show(args) => &args.at,
+            JobsCommand::Output(args) => &args.at,
+            JobsCommand::Requeue(args) => &args.deciding.at,
+            JobsCommand::Resolve(args) => &args.deciding.at,
+            JobsCommand::Discard(args) => &args.deciding.at,
+            JobsCommand::Cancel(args) => &args.deciding.at,
+        }
+    }
+}
+
+/// Asks a running gateway.
+fn of_gateway(gateway: &Remote, args: &JobsArgs) -> Done {
+    match &args.command {
+        JobsCommand::List(args) => list::of_gateway(gateway, args),
+        JobsCommand::Show(args) => show::of_gateway(gateway, args),
+        JobsCommand::Output(args) => output::of_gateway(gateway, args),
+        JobsCommand::Requeue(args) => decide::of_gateway(gateway, &args.deciding, "requeue", &args.body()),
+        JobsCommand::Resolve(args) => decide::of_gateway(gateway, &args.deciding, "resolve", &args.body()),
+        JobsCommand::Discard(args) => decide::of_gateway(gateway, &args.deciding, "discard", &args.deciding.body()),
+        JobsCommand::Cancel(args) => decide::of_gateway(gateway, &args.deciding, "cancel", &args.deciding.body()),
     }
 }
 

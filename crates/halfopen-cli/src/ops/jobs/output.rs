@@ -7,7 +7,9 @@ use clap::Args;
 use clap::builder::BoolishValueParser;
 use halfopen_core::job::{JobId, JobResult};
 
-use super::super::{Done, Failure, OK, place::Place};
+use super::super::place::Place;
+use super::super::remote::{At, Remote};
+use super::super::{Done, Failure, OK};
 use super::{known, possible};
 use crate::{exit, ui};
 
@@ -23,6 +25,9 @@ pub struct OutputArgs {
     /// What the command said on standard error, secrets replaced, instead of its standard output
     #[arg(long, env = "HALFOPEN_STDERR", value_parser = BoolishValueParser::new())]
     pub stderr: bool,
+    /// Which gateway is asked, if one is.
+    #[command(flatten)]
+    pub at: At,
 }
 
 pub(super) fn run(place: &Place, args: &OutputArgs) -> Done {
@@ -43,10 +48,24 @@ pub(super) fn run(place: &Place, args: &OutputArgs) -> Done {
         (JobResult::Http { body, cut, .. }, false) => (body, cut),
         (JobResult::Stated(words), false) => ((words + "\n").into_bytes(), false),
     };
+    hand_on(args, &bytes, cut)
+}
+
+/// Prints what a job of a running gateway gave.
+pub(super) fn of_gateway(gateway: &Remote, args: &OutputArgs) -> Done {
+    if args.stderr {
+        let failure = Failure::new(exit::USAGE, "a gateway does not tell what a command said on standard error");
+        return Err(failure.hint("leave --stderr out, or ask on the machine of the store, without --url"));
+    }
+    let (bytes, cut) = gateway.kept(&format!("/jobs/{}/result", args.id))?;
+    hand_on(args, &bytes, cut)
+}
+
+fn hand_on(args: &OutputArgs, bytes: &[u8], cut: bool) -> Done {
     match &args.output {
-        Some(path) => write_whole(path, &bytes)
+        Some(path) => write_whole(path, bytes)
             .map_err(|error| Failure::new(exit::IO, format!("{} cannot be written: {error}", path.display())))?,
-        None => write_out(&bytes)?,
+        None => write_out(bytes)?,
     }
     if cut {
         ui::warn(&format!("that is not all: only the first {} bytes of it were kept", bytes.len()));

@@ -1,14 +1,15 @@
 //! `halfopen jobs show ID`: one job, what it does, and everything that happened to it.
 
+use std::time::Duration;
+
 use clap::Args;
 use clap::builder::BoolishValueParser;
-use halfopen::handle::jobs::JobDetail;
-use halfopen_core::job::{Entry, JobId, JobResult};
-use halfopen_core::outcome::Exit;
+use halfopen_core::job::JobId;
 use halfopen_core::redact;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::place::{self, Place};
+use super::super::remote::{At, Remote};
 use super::super::{Done, OK, out};
 use super::{known, possible};
 use crate::shown::{When, does, job_document};
@@ -23,6 +24,9 @@ pub struct ShowArgs {
     /// Print a JSON object
     #[arg(long, env = "HALFOPEN_JSON", value_parser = BoolishValueParser::new())]
     pub json: bool,
+    /// Which gateway is asked, if one is.
+    #[command(flatten)]
+    pub at: At,
 }
 
 pub(super) fn run(place: &Place, args: &ShowArgs) -> Done {
@@ -31,89 +35,107 @@ pub(super) fn run(place: &Place, args: &ShowArgs) -> Done {
     let request = handle.request(args.id).map_err(place::store_failure)?;
     let does = request.as_ref().map(does);
     let when = place::when(&handle);
+    let mut document = job_document(&detail, &when);
+    document["does"] = json!(does);
+    show(args, &document, &when)
+}
+
+/// Shows a job of a running gateway, which does not tell what it does.
+pub(super) fn of_gateway(gateway: &Remote, args: &ShowArgs) -> Done {
+    show(args, &gateway.document(&format!("/jobs/{}", args.id))?, &When::of_reader())
+}
+
+/// Shows what a document says.
+fn show(args: &ShowArgs, job: &Value, when: &When) -> Done {
     if args.json {
-        let mut document = job_document(&detail, &when);
-        document["does"] = json!(does);
-        out::json(&document)?;
+        out::json(job)?;
         return OK;
     }
-    out::text(&about(&detail, does.as_deref(), &when))?;
-    let rows: Vec<Vec<String>> = detail.history.iter().map(|entry| row(entry, &when)).collect();
+    out::text(&about(job, when))?;
+    let history = job["history"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let rows: Vec<Vec<String>> = history.iter().map(|entry| row(entry, when)).collect();
     out::text(&format!("\n{}", out::table(&["when", "what", "state", "why"], &rows)))?;
-    ui::raw(&format!("\nhint: {}\n", possible(args.id, detail.view.job.state())));
+    if let Some(state) = job["state"].as_str().and_then(|state| state.parse().ok()) {
+        ui::raw(&format!("\nhint: {}\n", possible(args.id, state)));
+    }
     OK
 }
 
-fn about(detail: &JobDetail, does: Option<&str>, when: &When) -> String {
-    let job = &detail.view.job;
-    let mut lines = vec![("job", detail.view.id.to_string()), ("dependency", job.terms().place.to_string())];
-    if let Some(account) = &job.terms().account {
-        lines.push(("account", account.to_string()));
-    }
-    lines.push(("does", does.unwrap_or("-").to_owned()));
-    let why = job.reason().map(|reason| format!(" ({})", reason.as_str())).unwrap_or_default();
-    lines.push(("state", format!("{}{why}", job.state())));
-    lines.push(("accepted", when.both(job.accepted_at())));
-    lines.push(("expires", when.both(job.expires_at())));
-    if let Some(at) = job.not_before() {
-        lines.push(("not before", when.both(at)));
-    }
-    if let Some((worker, ends_at)) = job.lease() {
-        lines.push(("held by", format!("{worker}, lease ends {}", when.relative(ends_at))));
-    }
-    lines.push(("sent", format!("{} times, {} attempts charged", job.sent(), job.attempts())));
-    if job.may_have_run() {
-        lines.push(("beware", "an attempt of it may have been executed".to_owned()));
-    }
-    if let Some(last) = job.last() {
-        let excerpt = if last.excerpt.is_empty() { String::new() } else { format!(": \"{}\"", last.excerpt) };
-        lines.push(("last", format!("{}{excerpt} ({})", last.class, last.rule)));
-    }
-    if let Some(result) = &detail.result {
-        lines.push(("result", of_result(result)));
-    }
+fn about(job: &Value, when: &When) -> String {
+    let text = |key: &str| job[key].as_str();
+    let count = |key: &str| job[key].as_u64().unwrap_or(0);
+    let at = |key: &str| text(key).and_then(|at| when.read_rfc3339(at));
+    let mut lines: Vec<(&str, String)> = Vec::new();
+    let mut line = |name: &'static str, value: Option<String>| lines.extend(value.map(|value| (name, value)));
+    line("job", text("id").map(str::to_owned));
+    line("dependency", text("circuit").map(str::to_owned));
+    line("account", text("account").map(str::to_owned));
+    line("caller", text("caller").map(redact::line));
+    line("key", text("idempotency_key").map(redact::line));
+    line("does", text("does").map(str::to_owned));
+    let why = text("reason").map(|reason| format!(" ({reason})")).unwrap_or_default();
+    line("state", text("state").map(|state| format!("{state}{why}")));
+    line("accepted", at("accepted_at").map(|at| when.both(at)));
+    line("expires", at("expires_at").map(|at| when.both(at)));
+    line("not before", at("not_before").map(|at| when.both(at)));
+    let lease = &job["lease"];
+    let ends_at = lease["ends_at"].as_str().and_then(|at| when.read_rfc3339(at));
+    line(
+        "held by",
+        lease["worker"].as_str().zip(ends_at).map(|(worker, at)| format!("{worker}, lease ends {}", when.relative(at))),
+    );
+    line("sent", Some(format!("{} times, {} attempts charged", count("sent"), count("attempts"))));
+    let beware = job["may_have_run"].as_bool() == Some(true);
+    line("beware", beware.then(|| "an attempt of it may have been executed".to_owned()));
+    line("last", of_last(&job["last"]));
+    line("result", of_result(&job["result"]));
     let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     lines.iter().map(|(name, value)| format!("{name:width$}  {value}\n")).collect()
 }
 
-fn of_result(result: &JobResult) -> String {
-    match result {
-        JobResult::Http { status, body, cut, .. } => format!("status {status}, {}", bytes(body.len(), *cut)),
-        JobResult::Command { exit, stdout, cut, took, .. } => {
-            let ended = match exit {
-                Exit::Code(code) => format!("exit {code}"),
-                Exit::Signal(signal) => format!("signal {signal}"),
-                Exit::TimedOut => "ended by our timeout".to_owned(),
-                Exit::Cancelled | Exit::NotFound | Exit::NotExecutable => "not run to its end".to_owned(),
-            };
-            format!("{ended} after {}, {}", duration::show(*took), bytes(stdout.len(), *cut))
-        }
-        JobResult::Stated(words) => format!("stated: {}", redact::line(words)),
-    }
+fn of_last(last: &Value) -> Option<String> {
+    let text = |key: &str| last[key].as_str().unwrap_or_default();
+    let excerpt = if text("excerpt").is_empty() { String::new() } else { format!(": \"{}\"", text("excerpt")) };
+    last["class"].as_str().map(|class| format!("{class}{excerpt} ({})", text("rule")))
 }
 
-fn bytes(bytes: usize, cut: bool) -> String {
-    format!("{bytes} bytes{}", if cut { ", cut" } else { "" })
+fn of_result(result: &Value) -> Option<String> {
+    let cut = if result["cut"].as_bool() == Some(true) { ", cut" } else { "" };
+    let bytes = format!("{} bytes{cut}", result["bytes"].as_u64().unwrap_or(0));
+    let ended = match result["kind"].as_str()? {
+        "http" => return Some(format!("status {}, {bytes}", result["status"])),
+        "stated" => return Some(format!("stated: {}", redact::line(result["words"].as_str().unwrap_or_default()))),
+        _ => match result["ended"].as_str().unwrap_or_default() {
+            "exited" => format!("exit {}", result["code"]),
+            "signalled" => format!("signal {}", result["signal"]),
+            "timed_out" => "ended by our timeout".to_owned(),
+            _ => "not run to its end".to_owned(),
+        },
+    };
+    let took = Duration::from_millis(result["took_ms"].as_u64().unwrap_or(0));
+    Some(format!("{ended} after {}, {bytes}", duration::show(took)))
 }
 
-fn row(entry: &Entry, when: &When) -> Vec<String> {
-    let change = match entry.from {
-        Some(from) if from != entry.to => format!("{from} → {}", entry.to),
-        Some(_) | None => entry.to.as_str().to_owned(),
+fn row(entry: &Value, when: &When) -> Vec<String> {
+    let text = |key: &str| entry[key].as_str();
+    let to = text("to").unwrap_or("-");
+    let change = match text("from") {
+        Some(from) if from != to => format!("{from} → {to}"),
+        Some(_) | None => to.to_owned(),
     };
     let mut why: Vec<String> = Vec::new();
-    why.extend(entry.class.map(|class| class.as_str().to_owned()));
-    why.extend(entry.reason.map(|reason| reason.as_str().replace('_', " ")));
-    why.extend(entry.note.clone());
-    why.extend(entry.charged.then(|| "charged".to_owned()));
-    why.extend(entry.worker.as_ref().map(|worker| format!("by {worker}")));
-    if let Some(by) = &entry.by {
-        let reason = if by.reason.is_empty() { String::new() } else { format!(": {}", redact::line(&by.reason)) };
-        why.push(format!("by {}{reason}", by.who));
+    why.extend(text("class").map(str::to_owned));
+    why.extend(text("reason").map(|reason| reason.replace('_', " ")));
+    why.extend(text("note").map(str::to_owned));
+    why.extend((entry["charged"].as_bool() == Some(true)).then(|| "charged".to_owned()));
+    why.extend(text("worker").map(|worker| format!("by {worker}")));
+    if let Some(who) = entry["by"]["who"].as_str() {
+        let reason = entry["by"]["reason"].as_str().filter(|reason| !reason.is_empty());
+        why.push(format!("by {who}{}", reason.map(|reason| format!(": {}", redact::line(reason))).unwrap_or_default()));
     }
     vec![
-        when.local(entry.at),
-        entry.what.as_str().replace('_', " "),
+        text("at").and_then(|at| when.read_rfc3339(at)).map_or_else(|| "-".to_owned(), |at| when.local(at)),
+        text("what").unwrap_or("-").replace('_', " "),
         change,
         if why.is_empty() { "-".to_owned() } else { why.join(", ") },
     ]

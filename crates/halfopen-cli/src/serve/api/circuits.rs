@@ -18,7 +18,7 @@ use super::super::problem::{Kind, Problem};
 use super::ask::{Object, bad, shown, wrong};
 use super::{Asked, answer};
 use crate::duration;
-use crate::shown::{Line, Told, When, named};
+use crate::shown::{Line, Progress, Told, When, dependencies, jobs_json, named};
 
 /// How many known circuits a 404 names.
 const KNOWN_MAX: usize = 20;
@@ -29,15 +29,36 @@ pub(super) async fn list(gateway: &Arc<Gateway>, asked: Asked) -> Result<Respons
     let dependency = asked.query.text("dependency").map(str::to_owned);
     let documents: Vec<Value> = at_the_store(gateway, move |gateway, handle| {
         let when = When::read(&handle.clock().read());
+        known(gateway, handle, dependency.as_deref())?;
         let mut circuits = circuits(gateway, handle)?;
         circuits.retain(|view| dependency.as_ref().is_none_or(|name| *name == view.id.dependency()));
+        let queues = Progress::read(handle, &circuits, when.now);
         if full {
-            return documents(gateway, handle, circuits, &when);
+            let mut documents = documents(gateway, handle, circuits, &when)?;
+            for document in &mut documents {
+                let name = document["dependency"].as_str().unwrap_or_default().to_owned();
+                document["jobs"] = jobs_json(queues.get(&name), &when);
+            }
+            return Ok(documents);
         }
-        Ok(circuits.iter().map(|view| json!(Line::of(view, &when))).collect())
+        Ok(circuits.iter().map(|view| json!(Line::of(view, &queues, &when))).collect())
     })
     .await?;
     answer::json(&documents)
+}
+
+/// Refuses a dependency of which neither the policy nor the store knows anything.
+pub(super) fn known(gateway: &Gateway, handle: &Handle, name: Option<&str>) -> Result<(), Problem> {
+    let Some(name) = name else { return Ok(()) };
+    let live = gateway.live();
+    let policy = live.dependencies().map(|dependency| dependency.name.as_str());
+    let names = dependencies(policy, handle).map_err(unreadable)?;
+    if names.contains(name) {
+        return Ok(());
+    }
+    let some: Vec<String> = names.into_iter().take(KNOWN_MAX).collect();
+    let some = if some.is_empty() { "none yet".to_owned() } else { some.join(", ") };
+    Err(bad(format!("`dependency` is `{}`, which nothing is known of; known: {some}.", shown(name))))
 }
 
 /// Answers `GET /circuits/{id}`.
@@ -110,7 +131,9 @@ async fn steer(
             act(handle, &before, &policy).map_err(unwritable)?;
             let after = handle.circuit(&before.id, &policy).map_err(unreadable)?;
             let after = after.unwrap_or_else(|| blank(before.id.clone(), &policy, handle));
-            let mut line = json!(Line::of(&after, &When::read(&handle.clock().read())));
+            let when = When::read(&handle.clock().read());
+            let queues = Progress::read(handle, std::slice::from_ref(&after), when.now);
+            let mut line = json!(Line::of(&after, &queues, &when));
             line["before"] = json!({
                 "state": before.status.state.as_str(),
                 "hold": before.status.hold.as_ref().map(|hold| hold.state.as_str()),

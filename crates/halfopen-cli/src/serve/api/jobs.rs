@@ -21,7 +21,7 @@ use super::super::gateway::Gateway;
 use super::super::problem::{Kind, Problem};
 use super::super::queue::answer::kept;
 use super::ask::{Object, bad, shown, wrong};
-use super::circuits::{at_the_store, unreadable};
+use super::circuits::{at_the_store, known, unreadable};
 use super::{Asked, answer};
 use crate::duration;
 use crate::shown::{When, job_document, job_line};
@@ -58,7 +58,8 @@ pub(super) async fn list(gateway: &Arc<Gateway>, asked: Asked) -> Result<Respons
         after: query.text("after").map(named).transpose()?,
         limit,
     };
-    let document = at_the_store(gateway, move |_, handle| {
+    let document = at_the_store(gateway, move |gateway, handle| {
+        known(gateway, handle, filter.dependency.as_deref())?;
         let page = handle.jobs(&filter).map_err(unreadable)?;
         let when = When::read(&handle.clock().read());
         let jobs: Vec<Value> = page.jobs.iter().map(|view| job_line(view, &when)).collect();

@@ -232,6 +232,12 @@ fn responses(operation: Operation) -> Value {
     Value::Object(responses)
 }
 
+/// Adds how far the queue is, which stands only in a list of all circuits.
+fn with_queue(queue: Value, mut explained: Value) -> Value {
+    explained["properties"]["jobs"] = queue;
+    explained
+}
+
 fn schemas() -> Value {
     let text = json!({ "type": "string" });
     let maybe_text = json!({ "type": ["string", "null"] });
@@ -239,10 +245,15 @@ fn schemas() -> Value {
     let number = json!({ "type": "integer", "minimum": 0 });
     let state = json!({ "enum": ["closed", "open", "half_open"] });
     let held = json!({ "enum": ["closed", "open", null] });
+    let queue = json!({ "anyOf": [{ "type": "null" }, whole(json!({
+        "queued": number, "running": number, "manual_review": number, "oldest_queued_at": instant,
+        "oldest_queued_sec": { "type": ["integer", "null"] }, "rate_per_sec": { "type": ["number", "null"] },
+        "done_at": instant, "late": number,
+    }))] });
     let line = json!({
         "circuit": text, "dependency": text, "partition": maybe_text, "state": state, "generation": number,
         "open_until": instant, "throttled_until": instant, "failures_in_window": number,
-        "probes_in_flight": number, "hold": held,
+        "probes_in_flight": number, "hold": held, "jobs": queue,
     });
     let mut steered = line.clone();
     steered["before"] = whole(json!({ "state": state, "hold": held }));
@@ -252,6 +263,7 @@ fn schemas() -> Value {
     let truth = json!({ "type": "boolean" });
     let job = json!({
         "id": text, "dependency": text, "circuit": text, "account": maybe_text, "state": states, "reason": maybe_text,
+        "caller": maybe_text, "idempotency_key": maybe_text,
         "accepted_at": instant, "expires_at": instant, "not_before": instant, "ended_at": instant, "attempts": number,
         "sent": number, "may_have_run": truth, "bytes": number,
         "last": maybe(whole(json!({ "at": instant, "class": text, "rule": text, "excerpt": text }))),
@@ -275,7 +287,7 @@ fn schemas() -> Value {
     json!({
         "Circuit": whole(line),
         "Steered": whole(steered),
-        "Explained": whole(json!({
+        "Explained": with_queue(queue, whole(json!({
             "circuit": text, "dependency": text, "partition": maybe_text, "state": state, "since": instant,
             "generation": number, "reason": maybe_text, "open_until": instant, "throttled_until": instant,
             "next_probe_at": instant, "failures_in_window": number, "open_after_failures": number,
@@ -295,7 +307,7 @@ fn schemas() -> Value {
             })),
             "next_step": maybe_text,
             "events": { "type": "array", "items": reference("Event") },
-        })),
+        }))),
         "Event": whole(json!({
             "at": instant, "event": text, "circuit": text, "dependency": text, "partition": maybe_text,
             "from_state": state, "to_state": state, "generation": number, "reason": maybe_text,

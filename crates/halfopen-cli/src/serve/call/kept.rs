@@ -70,7 +70,8 @@ impl Call<'_> {
     /// Answers a call that does not come to the door: its key belongs to a job, or its order key puts it behind one, or
     /// the caller prefers it. Holds its key as long as the call goes on.
     pub(super) async fn before_the_door(&mut self) -> Option<Carried> {
-        if !self.dependency.keeps() {
+        // Who only observes changes nothing about a call.
+        if !self.dependency.keeps() || self.observes() {
             return None;
         }
         if let Some(key) = self.key() {

@@ -10,7 +10,10 @@ pub(super) mod keys;
 mod hand;
 mod perform;
 pub(super) mod prefer;
-pub(super) mod progress;
+pub(super) mod progress {
+    //! How far queues are, which the command line shows too.
+    pub(in crate::serve) use crate::shown::Progress;
+}
 mod performer;
 
 use std::sync::Arc;
@@ -48,6 +51,13 @@ pub(super) fn start(gateway: &Arc<Gateway>) -> JoinHandle<()> {
         // The store may come back; until then every call that is to be queued is told.
         ui::warn(&format!("jobs cannot be kept as it is: {error}"));
     }
+    let orphans = Arc::clone(&gateway.door.handle);
+    tokio::task::spawn_blocking(move || match orphans.remove_orphans() {
+        Ok(0) => {}
+        Ok(files) => ui::say(&format!("{files} files that belonged to no job, left by a crash, were removed")),
+        // The next start tries again; an audit names them.
+        Err(error) => ui::warn(&format!("files that belong to no job could not be looked for: {error}")),
+    });
     let performer = Arc::new(GatewayPerformer::new(gateway));
     let queue = &gateway.queue;
     let handle = Arc::clone(&gateway.door.handle);

@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Weak};
 
-use halfopen_core::job::{HttpRequest, JobKind, JobRequest, JobState};
+use halfopen_core::job::{Admitted, HttpRequest, JobKind, JobRequest, JobState};
 use halfopen_core::policy::{Policy, ProbeWith, Surface};
 use http::header::{HOST, HeaderMap, HeaderName};
 use http::{HeaderValue, Method, Uri};
@@ -69,7 +69,7 @@ impl Performer for GatewayPerformer {
                     ))));
                 }
             };
-            let probes = matches!(lease.admitted, halfopen_core::job::Admitted::AsProbe { .. });
+            let probes = matches!(lease.admitted, Admitted::AsProbe { .. });
             let mut outward = outward(gateway, &dependency, http).map_err(Unready::Fault)?;
             outward.circuit = lease.route.place.to_string();
             outward.number = lease.job.attempts().saturating_add(1);
@@ -86,9 +86,12 @@ impl Performer for GatewayPerformer {
         let Ok((gateway, _)) = self.dependency(dependency) else { return };
         let counts = gateway.door.counts.of(dependency);
         match news {
-            News::Claimed(age) => {
+            News::Claimed { age, admitted } => {
                 counts.jobs_claimed.add();
                 counts.job_ages.add(*age);
+                if let Admitted::AsProbe { .. } = admitted {
+                    counts.probes.add();
+                }
             }
             News::Ended(ended, verdict) => {
                 if let Some(verdict) = verdict {

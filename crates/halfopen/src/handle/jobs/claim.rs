@@ -6,17 +6,21 @@
 //! blocks the others nor keeps the breaker open, and a payment is not what a sick dependency is tried with if anything
 //! else is there.
 //!
+//! Where a policy only observes, jobs are judged by circuits of their own that enforcing processes never read, and what those
+//! say stops nothing.
+//!
 //! Each lane (jobs that the same circuits judge and the same workers can perform) is asked by itself, the one with the
 //! oldest job first: a region that is down keeps nobody else's jobs. Lanes of a kind that the worker cannot perform are not
 //! asked at all, so a gateway never takes a command, nor a worker on one host the command of another.
 
+use halfopen_core::alert::SHADOW;
 use halfopen_core::circuit::Circuit;
 use halfopen_core::circuit_id::CircuitId;
 use halfopen_core::event::State;
 use halfopen_core::job::{Admitted, Entry, Job, JobId, JobKind, JobState, Safety, Shelf, Step};
 use halfopen_core::pair::{Answer, Pass, Side};
-use halfopen_core::permit::{Ask, PermitKind, Refusal, RefusalReason};
-use halfopen_core::policy::Policy;
+use halfopen_core::permit::{Ask, Permit, PermitKind, Refusal, RefusalReason};
+use halfopen_core::policy::{Mode, Policy};
 use halfopen_core::snapshot::EventRecord;
 use halfopen_core::time::Timestamp;
 
@@ -176,14 +180,15 @@ impl Handle {
         worker: &str,
         records: &mut Vec<EventRecord>,
     ) -> Result<Asked, StoreError> {
-        let route = Route { place: lane.place.clone(), account: lane.account.clone() };
+        let observes = policy.mode == Mode::Observe;
+        let route = route_of(lane, policy.mode);
         let now = txn.now();
         let facts = facts(txn, &route)?;
         let mut seats = Seats::take(txn, &route)?;
         let mut events = seats.pair().expire(policy, facts, now);
         let health = Health::of(&seats, policy, now);
         let mut asked = Asked::Nobody;
-        if let Some(refusal) = health.paused(lane, now) {
+        if let Some(refusal) = health.paused(lane, now).filter(|_| !observes) {
             asked = Asked::Refused(route.account().unwrap_or(&route.place).clone(), refusal);
         } else if let Some((row, claimed)) = self.choose(txn, lane, policy, worker, health)? {
             match claimed {
@@ -199,6 +204,11 @@ impl Handle {
                     let (mut after, entry) = *fit;
                     let (answer, more) = seats.pair().admit(policy, Ask::Job, now, self.chance());
                     events.append(more);
+                    let answer = match answer {
+                        // It would have been refused, which the circuit that only watches has noted.
+                        Answer::Refused { .. } if observes => Answer::Granted(unheeded(&route, now)),
+                        answer @ (Answer::Granted(_) | Answer::Refused { .. }) => answer,
+                    };
                     asked = match answer {
                         Answer::Granted(pass) => {
                             save(txn, &row, &mut after, Some(&entry))?;
@@ -232,7 +242,8 @@ impl Handle {
         for _ in 0..DUE_MAX {
             let next = if health.probing { probe_of(txn, lane)? } else { first_of(txn, lane)? };
             let Some(row) = next else { return Ok(None) };
-            if health.probing && health.probes_out && row.job.terms().safety == Safety::Unsafe {
+            let risky = health.probing && health.probes_out && row.job.terms().safety == Safety::Unsafe;
+            if risky && policy.mode == Mode::Enforce {
                 return Ok(Some((row, Chosen::Unfit)));
             }
             let mut after = row.clone();
@@ -249,6 +260,27 @@ impl Handle {
         }
         Ok(None)
     }
+}
+
+/// Returns the circuits that judge the jobs of a lane: its own, or those that only watch.
+fn route_of(lane: &Lane, mode: Mode) -> Route {
+    let judge = |id: &CircuitId| match mode {
+        Mode::Enforce => id.clone(),
+        Mode::Observe => {
+            let name = format!("{}{SHADOW}", id.dependency());
+            let shadow = match id.partition() {
+                Some((key, value)) => CircuitId::part(&name, key, value),
+                None => CircuitId::whole(&name),
+            };
+            shadow.unwrap_or_else(|_| id.clone())
+        }
+    };
+    Route { place: judge(&lane.place), account: lane.account.as_ref().map(judge) }
+}
+
+/// Returns the pass of a job that its circuits would have refused.
+fn unheeded(route: &Route, now: Timestamp) -> Pass {
+    Pass { place: Permit::unheeded(now), account: route.account().map(|_| Permit::unheeded(now)) }
 }
 
 /// What asking one lane came to.

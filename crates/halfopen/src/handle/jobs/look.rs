@@ -210,7 +210,18 @@ impl Handle {
         })
     }
 
-    /// Looks at the file and at every job: whether the file is whole, the sums hold, histories are unbroken, no lease is past its end, and every large body
+    /// Removes bodies that belong to no job: what a crash between a body and its row leaves, once it is an hour old. Returns
+    /// how many those were.
+    ///
+    /// # Errors
+    ///
+    /// If the store, or the folder beside it, cannot be read or written.
+    pub fn remove_orphans(&self) -> Result<usize, StoreError> {
+        self.job_store()?.remove_orphans()
+    }
+
+    /// Looks at the file and at every job: whether the file is whole, the sums hold, histories are unbroken, no lease is past
+    /// its end, and every large body
     /// is there and belongs to somebody. Sweep first: a lease that has just run out is not wrong until then.
     ///
     /// # Errors
@@ -241,7 +252,7 @@ impl Handle {
             }
             for name in files.old_files()? {
                 if !store.look(|txn| txn.is_file_of_a_job(&name))? {
-                    report.find(format!("file {name} belongs to no job"));
+                    report.find(format!("file {name} belongs to no job; halfopen serve removes it when it starts"));
                 }
             }
         }

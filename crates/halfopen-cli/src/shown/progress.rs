@@ -11,26 +11,30 @@ use halfopen::store::jobs::{JobFigures, JobFilter};
 use halfopen_core::event::State;
 use halfopen_core::job::JobState;
 use halfopen_core::time::Timestamp;
+use serde_json::{Value, json};
+
+use super::When;
 
 /// How many waiting jobs are looked at for their time to live, the oldest first.
 const LOOKED_AT_MAX: usize = 1000;
 
-/// How far the queue of one dependency is.
+/// How far the queue of one dependency is. What of it is open stands in `--json` and the API beside each circuit
+/// ([`jobs_json`]).
 #[derive(Clone, Debug, Default)]
-pub(in crate::serve) struct Progress {
+pub(crate) struct Progress {
     /// How many jobs are where, and how old the oldest are.
-    pub(in crate::serve) figures: JobFigures,
+    pub(crate) figures: JobFigures,
     /// Starts per second, while a ramp is on.
-    pub(in crate::serve) rate: Option<f64>,
+    pub(crate) rate: Option<f64>,
     /// When all that waits has started, at this rate.
-    pub(in crate::serve) left: Option<Duration>,
+    pub(crate) left: Option<Duration>,
     /// How many of the oldest [`LOOKED_AT_MAX`] that wait expire before their turn, at this rate.
-    pub(in crate::serve) late: u64,
+    pub(crate) late: u64,
 }
 
 impl Progress {
     /// Reads it for every dependency that has jobs. What cannot be read is left out.
-    pub(in crate::serve) fn read(handle: &Handle, circuits: &[CircuitView], now: Timestamp) -> BTreeMap<String, Self> {
+    pub(crate) fn read(handle: &Handle, circuits: &[CircuitView], now: Timestamp) -> BTreeMap<String, Self> {
         let figures = handle.job_figures().unwrap_or_default();
         let progress = figures.into_iter().map(|(name, figures)| {
             let of = circuits.iter().filter(|view| view.id.dependency() == name && view.status.state == State::Closed);
@@ -42,6 +46,23 @@ impl Progress {
         });
         progress.collect()
     }
+}
+
+/// Returns how far a queue is, as it stands beside each circuit of its dependency; null if nothing of it is open.
+pub(crate) fn jobs_json(progress: Option<&Progress>, when: &When) -> Value {
+    let Some(progress) = progress.filter(|progress| progress.figures.tally.open() > 0) else { return Value::Null };
+    let tally = &progress.figures.tally;
+    let oldest = progress.figures.oldest.get(&JobState::Queued);
+    json!({
+        "queued": tally.queued,
+        "running": tally.running,
+        "manual_review": tally.manual_review,
+        "oldest_queued_at": oldest.map(|at| when.rfc3339(*at)),
+        "oldest_queued_sec": oldest.map(|at| when.now.since(*at).as_secs()),
+        "rate_per_sec": progress.rate,
+        "done_at": progress.left.map(|left| when.rfc3339(when.now + left)),
+        "late": progress.late,
+    })
 }
 
 /// Returns when the n-th job that waits starts.
