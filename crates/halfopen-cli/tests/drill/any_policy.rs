@@ -111,8 +111,8 @@ fn whatever_check_accepts_is_green_or_doubted() {
         let said = world.drill_policy(&policy, &["--json"]);
         let failed: Vec<_> = said.rows().into_iter().filter(|(_, verdict, _)| verdict == "fail").collect();
         // What cannot come together in its window opens nothing, in whichever way it fails.
-        let doubted =
-            |name: &str| doubts.contains("do not fit into a window") && ["A6", "C10"].contains(&&name[..3].trim());
+        let about_that = |name: &str| ["A6 ", "C10 "].iter().any(|row| name.starts_with(row));
+        let doubted = |name: &str| doubts.contains("do not fit into a window") && about_that(name);
         let wrong: Vec<_> = failed.into_iter().filter(|(name, _, _)| !doubted(name)).collect();
         prop_assert!(wrong.is_empty(), "{policy}\n{wrong:#?}\n{doubts}");
         Ok(())

@@ -13,6 +13,7 @@ mod collector;
 mod crash;
 mod drain;
 mod earlier;
+mod emitted;
 mod herd;
 mod input;
 mod nested;
