@@ -1,6 +1,6 @@
 //! What an operator does on pages, and what nobody else does.
 
-use crate::html::{encoded, leads, page, send, submit, word};
+use crate::html::{encoded, kept, leads, page, send, submit, word};
 use crate::ledger::{opened, opens_for, queue, queueing, state};
 use crate::stub::{Reply, Stub};
 use crate::world::{gateway, until};
@@ -111,7 +111,7 @@ fn a_job_is_requeued_by_a_person_who_says_why() {
     let gateway = opened(&stub, &queueing(&opens_for(0.3)));
     // The first probe of the job breaks off: nobody knows whether it was executed.
     stub.then([Reply::new().reset()]);
-    let id = queue(&gateway, "inv-1");
+    let id = kept(&gateway, "inv-1");
     let job = format!("/ui/jobs/{id}");
     until("it waits for a person", || state(&gateway, &id) == "manual_review");
     let overview = page(&gateway, "/");

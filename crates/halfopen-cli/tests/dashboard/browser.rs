@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use crate::driver::Browser;
-use crate::html::page;
-use crate::ledger::{opened, opens_for, queue, queueing, state};
+use crate::html::{kept, page};
+use crate::ledger::{opens_for, queueing, state, trip};
 use crate::stub::{Reply, Stub};
-use crate::world::{Gateway, gateway, until};
+use crate::world::{Gateway, Starting, gateway, policy, until};
 
 /// The key of the tabulator in WebDriver.
 const TAB: char = '\u{E004}';
@@ -31,7 +31,7 @@ fn an_outage_is_seen_live_and_a_job_and_a_circuit_are_handled_in_the_browser() {
     stub.then([Reply::new().reset(), Reply::new().reset()]);
     gateway.post("/d/up/trip", "{}");
     browser.sees("#f-circuits .badge.open");
-    let id = queue(&gateway, "inv-<b>1");
+    let id = kept(&gateway, "inv-<b>1");
     browser.sees("#f-people .people");
     until("it waits for a person", || state(&gateway, &id) == "manual_review");
     browser.until("it is read aloud", "document.getElementById('said').textContent.includes('up:')");
@@ -56,11 +56,13 @@ fn an_outage_is_seen_live_and_a_job_and_a_circuit_are_handled_in_the_browser() {
     browser.click("a[href='/ui/circuits/up/hold']");
     browser.write("#reason", "maintenance");
     browser.click(".form .primary");
-    assert!(page(&gateway, "/ui/circuits/up").contains("class=\"badge held\""));
+    let held = || page(&gateway, "/ui/circuits/up").contains("class=\"badge held\"");
+    until("it is held", held);
+    browser.go(&url(&gateway, "/ui/circuits/up"));
     browser.click("a[href='/ui/circuits/up/release']");
     browser.write("#reason", "over");
     browser.click(".form .primary");
-    assert!(!page(&gateway, "/ui/circuits/up").contains("class=\"badge held\""));
+    until("it is released", || !held());
     browser.scripts(true);
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
@@ -71,13 +73,19 @@ fn an_outage_is_seen_live_and_a_job_and_a_circuit_are_handled_in_the_browser() {
 fn every_page_fits_a_phone_and_a_desk_in_both_themes() {
     let stub = Stub::start();
     let keys = "retry: { max_attempts: 1 }\nowner: platform-oncall\nrunbook: https://wiki.example.com/up\n";
-    let gateway = opened(&stub, &queueing(&format!("{}\n{keys}", opens_for(0.5))));
+    let mut rules = policy(&stub.url(), &queueing(&format!("{}\n{keys}", opens_for(0.5))));
+    for name in ["crm-of-the-whole-company", "llm", "payments"] {
+        rules.push_str(&format!("  - name: {name}\n    upstream: {}\n", stub.url()));
+    }
+    rules.push_str("alerts:\n  platform-oncall:\n    - command: [\"false\"]\n");
+    let gateway = Starting::new(&rules).start();
+    trip(&stub, &gateway);
     stub.then([Reply::new().reset()]);
     let evil = "<img src=x onerror=\"window.hit=1\"><script>window.hit=2</script>";
-    let review = queue(&gateway, evil);
+    let review = kept(&gateway, evil);
     until("it waits for a person", || state(&gateway, &review) == "manual_review");
     stub.always(Reply::ok("{}"));
-    let done = [1, 2, 3].map(|n| sent_ahead(&gateway, n));
+    let done = [1, 2, 3].map(|n| kept(&gateway, &format!("ahead-{n}")));
     until("they are done", || done.iter().all(|id| state(&gateway, id) == "done"));
     stub.then([Reply::status(503, &serde_json::json!({ "error": { "message": evil } }).to_string())]);
     gateway.post("/d/up/a%3Cimg%20src=x%20onerror=window.hit=3%3E", "{}");
@@ -126,12 +134,6 @@ fn every_page_fits_a_phone_and_a_desk_in_both_themes() {
     let nameless = "[...document.querySelectorAll('input:not([type=hidden]),select,textarea,button')]\
                     .filter((each) => !(each.labels?.length || each.textContent.trim())).length";
     assert_eq!(browser.says(nameless), 0);
-}
-
-/// Queues a call that will end well; returns its job.
-fn sent_ahead(gateway: &Gateway, n: u32) -> String {
-    let answer = crate::ledger::send(gateway, &format!("ahead-{n}"), &[("prefer", "respond-async")]);
-    crate::ledger::word(&answer.json()["id"])
 }
 
 /// Lets calls fail until the breaker is open again, for as long as pictures are taken.

@@ -48,6 +48,13 @@ pub(crate) fn submit(gateway: &Gateway, target: &str, fields: &[(&str, &str)]) -
     send(gateway, target, &all, &[("origin", &origin), ("sec-fetch-site", "same-origin")])
 }
 
+/// Queues an invoice, whatever the breaker is about; returns its job.
+pub(crate) fn kept(gateway: &Gateway, invoice: &str) -> String {
+    let answer = crate::ledger::send(gateway, invoice, &[("prefer", "respond-async")]);
+    assert_eq!(answer.status, 202, "{}", answer.text());
+    answer.json()["id"].as_str().unwrap().to_owned()
+}
+
 /// Returns where an answer leads.
 pub(crate) fn leads(answer: &Answer) -> String {
     assert_eq!(answer.status, 303, "{}", answer.text());

@@ -19,7 +19,7 @@ use super::words::Words;
 use crate::serve::api::shown;
 
 /// How many entries of the journal are shown, and among how many they are looked for.
-const ENTRIES_MAX: usize = 60;
+const ENTRIES_MAX: usize = 40;
 const LOOKED_AT_MAX: usize = 1_000;
 
 #[derive(Template)]

@@ -145,7 +145,7 @@ impl Curve {
 
 const fn tick(range: Range) -> &'static str {
     match range {
-        Range::Week => "%m-%d",
+        Range::Week => "%m-%d %H:%M",
         Range::Hour | Range::SixHours | Range::Day => "%H:%M",
     }
 }

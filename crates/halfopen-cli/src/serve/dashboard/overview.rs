@@ -232,7 +232,10 @@ pub(super) fn drawing(look: &Look<'_>, view: &CircuitView, range: Range) -> Resu
     let unread = || Arc::new(Journal { events: Vec::new(), known_from: Some(look.say.when.now) });
     let journal = look.journal(view.id.dependency(), range).unwrap_or_else(|_| unread());
     let own = journal.of(&view.id);
-    let known_from = journal.known_from.max(look.born_at());
+    // A store that was copied is younger than what it tells of.
+    let oldest = journal.events.first().map(|event| event.at_ms);
+    let born_at = look.born_at().filter(|born| oldest.is_none_or(|oldest| oldest >= born.as_millis()));
+    let known_from = journal.known_from.max(born_at);
     let t = Timeline::draw(&own, &view.status, range, known_from, &look.say);
     markup(&Drawing { w: look.say.w, t })
 }

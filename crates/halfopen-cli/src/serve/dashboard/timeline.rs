@@ -90,7 +90,7 @@ impl Range {
 
     /// Returns what stands below a drawing that ends at `end`.
     pub(super) fn ticks(self, end: Timestamp, say: &Say) -> Vec<String> {
-        let form = if self == Self::Week { "%m-%d" } else { "%H:%M" };
+        let form = if self == Self::Week { "%m-%d %H:%M" } else { "%H:%M" };
         let quarter = self.span() / 4;
         (0..5).rev().map(|n| say.when.written(end - quarter * n, form)).collect()
     }

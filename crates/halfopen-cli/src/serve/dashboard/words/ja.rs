@@ -128,7 +128,7 @@ pub(in crate::serve::dashboard) const JA: Words = Words {
     cancelled: "取り消し",
     queue_of: "{dependency} のキュー",
     queue_over_time: "キューの推移",
-    queue_summary: "{n} 件が待機。直近 {span} の最大は {most} 件",
+    queue_summary: "{n} 件が待機。直近 {span}の最大は {most} 件",
     oldest: "最古は {span}前から",
     drain: "消化",
     drain_nothing: "待機なし",
