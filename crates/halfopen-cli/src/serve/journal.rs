@@ -12,7 +12,7 @@ use halfopen::handle::Handle;
 use halfopen::store::{EventFilter, StoreError};
 use halfopen_core::snapshot::EventRecord;
 use halfopen_core::time::Timestamp;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::gateway::Gateway;
 use crate::log::{self, Level};
@@ -28,11 +28,17 @@ const PAGES_MAX: usize = 8;
 pub(super) const OTHER: &str = "other";
 
 /// The words of the journal that are counted, each as a series of its own.
-pub(super) const EVENTS: [&str; 22] = [
+pub(super) const EVENTS: [&str; 29] = [
     "tripped",
     "half_opened",
     "recovered",
     "reset",
+    "failure_counted",
+    "probe_admitted",
+    "probe_ended",
+    "ramp_began",
+    "ramp_stepped",
+    "ramp_ended",
     "throttled",
     "hint_cut",
     "auth_failed",
@@ -50,6 +56,7 @@ pub(super) const EVENTS: [&str; 22] = [
     "unclassified_rising",
     "silent",
     "alert_given_up",
+    "alert_delivered",
     "alerts_dropped",
 ];
 
@@ -143,9 +150,21 @@ fn tell(event: &EventRecord, when: &When) {
         ("probe", json!(event.probe_result)),
     ]);
     if !event.details.is_empty() {
-        fields.push(("details", Value::Object(event.details.clone())));
+        fields.push(("details", Value::Object(readable(&event.details, when))));
     }
     log::line(level, &event.event, &fields);
+}
+
+/// Shows instants as people read them; the journal keeps those of the steady clock.
+fn readable(details: &Map<String, Value>, when: &When) -> Map<String, Value> {
+    let shown = |(name, value): (&String, &Value)| {
+        let instant = name.strip_suffix("_ms").filter(|name| name.ends_with("until") || name.ends_with("_at"));
+        match (instant, value.as_i64()) {
+            (Some(instant), Some(ms)) => (instant.to_owned(), json!(when.rfc3339(Timestamp::from_millis(ms)))),
+            (Some(_), None) | (None, _) => (name.clone(), value.clone()),
+        }
+    };
+    details.iter().map(shown).collect()
 }
 
 /// What happens with each call is for those who look closely; what somebody should look at is a warning.

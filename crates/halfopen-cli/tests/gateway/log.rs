@@ -44,6 +44,7 @@ fn every_line_of_a_json_log_is_an_object() {
         (&tripped["from"], &tripped["to"], &tripped["reason"]),
         (&"closed".into(), &"open".into(), &"failures".into())
     );
+    assert!(tripped["details"]["open_until"].as_str().is_some_and(|until| until.ends_with('Z')), "{tripped}");
     let attempt = of("attempt");
     assert_eq!(
         (&attempt["class"], &attempt["status"], &attempt["attempt"]),

@@ -212,6 +212,13 @@ fn a_scrape_before_the_first_call_shows_every_series() {
         "unclassified_rising",
         "silent",
         "alert_given_up",
+        "alert_delivered",
+        "failure_counted",
+        "probe_admitted",
+        "probe_ended",
+        "ramp_began",
+        "ramp_stepped",
+        "ramp_ended",
         "alerts_dropped",
         "other",
     ] {
