@@ -1,7 +1,7 @@
 //! Replays the corpora of the fuzz targets of what strangers send: what held once must go on holding.
 //!
 //! Files whose name begins with `bad-` must be refused, all others understood. What a fuzzer has found is minimised, put
-//! beside them, and stays.
+//! beside them, and stays. Files are also spoiled at random, so many times; `HALFOPEN_EDGES_CASES=1000000` spoils more.
 
 #![expect(clippy::unwrap_used, reason = "a corpus that cannot be read is a failed test")]
 
@@ -9,6 +9,7 @@ use std::path::Path;
 
 use halfopen_cli::edges::Rehearsed;
 use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
 
 #[path = "../../../../fuzz/holds/admin.rs"]
 mod admin;
@@ -79,27 +80,53 @@ fn scenarios_are_played_or_refused_as_they_were() {
     }
 }
 
-/// Puts other bytes in a place of a file.
-fn spoiled(files: &[(String, Vec<u8>)], which: usize, at: usize, put: &[u8], instead_of: usize) -> Vec<u8> {
-    let mut bytes = files[which % files.len()].1.clone();
-    let at = at % (bytes.len() + 1);
-    let end = (at + instead_of).min(bytes.len());
-    bytes.splice(at..end, put.iter().copied());
-    bytes
+/// How many spoiled files are read of each kind.
+const CASES: u32 = 256;
+const MORE: &str = "HALFOPEN_EDGES_CASES";
+
+/// Reads spoiled files of a corpus.
+fn spoil(target: &str, one_in: u32, read: impl Fn(&[u8])) {
+    let files = corpus(target);
+    let cases = std::env::var(MORE).ok().and_then(|more| more.parse().ok()).unwrap_or(CASES) / one_in;
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    let change = (0..2000_usize, prop::collection::vec(any::<u8>(), 0..4), 0..6_usize);
+    let strategy = (0..1000_usize, prop::collection::vec(change, 1..6));
+    let tried = TestRunner::new(config).run(&strategy, |(which, changes)| {
+        let mut bytes = files[which % files.len()].1.clone();
+        for (at, put, instead_of) in changes {
+            let at = at % (bytes.len() + 1);
+            let end = (at + instead_of).min(bytes.len());
+            bytes.splice(at..end, put);
+        }
+        read(&bytes);
+        Ok(())
+    });
+    if let Err(error) = tried {
+        panic!("{target}: {error}");
+    }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+#[test]
+fn spoiled_requests_keep_the_promises() {
+    spoil("framing", 1, |bytes| drop(framing::framing(bytes)));
+}
 
-    #[test]
-    fn spoiled_bytes_keep_the_promises(
-        which in 0..1000_usize,
-        at in 0..2000_usize,
-        put in prop::collection::vec(any::<u8>(), 0..4),
-        instead_of in 0..6_usize,
-    ) {
-        let _ = framing::framing(&spoiled(&corpus("framing"), which, at, &put, instead_of));
-        let _ = events::events(&spoiled(&corpus("events"), which, at, &put, instead_of));
-        let _ = admin::admin(&spoiled(&corpus("admin"), which, at, &put, instead_of));
-    }
+#[test]
+fn spoiled_events_keep_the_promises() {
+    spoil("events", 1, |bytes| drop(events::events(bytes)));
+}
+
+#[test]
+fn spoiled_questions_keep_the_promises() {
+    spoil("admin", 1, |bytes| drop(admin::admin(bytes)));
+}
+
+/// A scenario is played, which takes longer than reading one.
+#[test]
+fn spoiled_scenarios_keep_the_promises() {
+    spoil("drill", 8, |bytes| {
+        if let Ok(text) = std::str::from_utf8(bytes) {
+            drop(drill::drill(text));
+        }
+    });
 }
