@@ -630,6 +630,8 @@ impl World {
             review: None,
             retry_at: None,
             bounds: QueueBounds::default(),
+            caller: None,
+            on_done: false,
         };
         let id = self.door(who).enqueue(new()).unwrap().receipt().id;
         if again {
