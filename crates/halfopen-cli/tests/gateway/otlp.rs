@@ -232,3 +232,29 @@ fn a_collector_that_is_busy_gets_spans_again_and_one_that_refuses_does_not() {
     until("they are refused", || fates(&gateway, "refused") == 2.0);
     assert_eq!(collector.spans().len(), 2);
 }
+
+/// The attempt of a job belongs to the call that it was made of, however late it is made.
+#[test]
+fn attempts_of_a_job_belong_to_the_call_that_was_kept() {
+    let (stub, collector) = (Stub::start(), Collector::start());
+    stub.always(Reply::ok("done"));
+    let keys = "replay: always
+on_open: { action: queue, queue_ttl_min: 30 }
+circuit: { open_after_failures: 2, open_for_sec: 600, half_open_max_calls: 1, close_after_successes: 1 }";
+    let gateway = exporting(&collector, &policy(&stub.url(), keys)).start();
+    gateway.failures("up", 2);
+    let place = format!("00-{TRACE}-b7ad6b7169203331-01");
+    until("a call is kept", || gateway.call("POST", "/d/up/x", &[("traceparent", &place)], b"{}").status == 202);
+    gateway.halfopen(&["release", "up", "--probe-now"]);
+    let of = |span: &Span, name: &str| told(&span.attributes, name);
+    let find = |name: &str, is: &str| collector.spans().into_iter().find(|span| of(span, name).as_deref() == Some(is));
+    until("its attempt is told", || find("halfopen.job", "true").is_some());
+    let (call, attempt) = (find("halfopen.outcome", "queued").unwrap(), find("halfopen.job", "true").unwrap());
+    assert_eq!((hex(&attempt.trace_id).as_str(), &attempt.parent_span_id), (TRACE, &call.span_id));
+    assert_eq!(of(&attempt, "halfopen.class").as_deref(), Some("success"));
+    assert_eq!(of(&attempt, "http.response.status_code").as_deref(), Some("200"));
+    let told_to = stub.seen().last().unwrap().field("traceparent").unwrap().to_owned();
+    assert_eq!(told_to, format!("00-{TRACE}-{}-01", hex(&attempt.span_id)));
+    let text = gateway.ask("GET", "/metrics", &[], "").text();
+    assert_eq!(value(&text, r#"halfopen_job_age_seconds_count{dependency="up"}"#), 1.0);
+}
