@@ -40,6 +40,8 @@ fn every_number_has_a_test_or_a_reason() {
         lacking.is_empty(),
         "no test names {lacking:?}: name them in the tests that stand for them, or say why not"
     );
+    let both: Vec<_> = reasons.keys().filter(|n| tests.contains_key(*n)).collect();
+    assert!(both.is_empty(), "{both:?} have a test and need no reason in untested.txt");
     let unknown: Vec<_> = tests.keys().chain(reasons.keys()).filter(|n| !numbers.contains(*n)).collect();
     assert!(unknown.is_empty(), "{unknown:?} are in no list: numbers.txt");
 }
