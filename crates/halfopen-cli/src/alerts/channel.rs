@@ -32,7 +32,8 @@ pub fn named(owners: &Owners, owner: &str) -> Vec<Named> {
 }
 
 /// Returns the receivers of a dependency's `on_done` in the order of the policy.
-pub(super) fn receivers(dependency: &str, channels: &[Channel], owner: Option<&str>) -> Vec<Named> {
+#[must_use]
+pub fn receivers(dependency: &str, channels: &[Channel], owner: Option<&str>) -> Vec<Named> {
     numbered(&format!("on_done:{}", in_a_name(dependency)), owner, channels)
 }
 

@@ -37,7 +37,7 @@ use halfopen_core::snapshot::AlertRecord;
 use halfopen_core::verdict::{Class, Verdict};
 
 pub use banner::{LOOKED_AT, undelivered};
-pub use channel::{Named, named};
+pub use channel::{Named, named, receivers};
 pub use message::{Message, headline, runbook};
 
 /// How long all deliveries of one sweep may take together.

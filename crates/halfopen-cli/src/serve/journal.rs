@@ -28,7 +28,7 @@ const PAGES_MAX: usize = 8;
 pub(super) const OTHER: &str = "other";
 
 /// The words of the journal that are counted, each as a series of its own.
-pub(super) const EVENTS: [&str; 29] = [
+pub(super) const EVENTS: [&str; 30] = [
     "tripped",
     "half_opened",
     "recovered",
@@ -58,6 +58,7 @@ pub(super) const EVENTS: [&str; 29] = [
     "alert_given_up",
     "alert_delivered",
     "alerts_dropped",
+    "on_done_dropped",
 ];
 
 /// What the journal said since this process began.

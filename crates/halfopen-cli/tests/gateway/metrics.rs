@@ -172,6 +172,9 @@ fn a_scrape_before_the_first_call_shows_every_series() {
     for name in ["drain_rate_per_second", "drain_seconds_left", "drain_late"] {
         all(name, up, 0.0);
     }
+    for result in ["waiting", "told", "given_up", "dropped"] {
+        all("on_done_jobs", &format!(r#"{up},result="{result}""#), 0.0);
+    }
     let circuit = r#"dependency="up",circuit="up""#;
     for (state, at) in [("closed", 1.0), ("open", 0.0), ("half_open", 0.0)] {
         all("circuit_state", &format!(r#"{circuit},state="{state}""#), at);
@@ -220,6 +223,7 @@ fn a_scrape_before_the_first_call_shows_every_series() {
         "ramp_stepped",
         "ramp_ended",
         "alerts_dropped",
+        "on_done_dropped",
         "other",
     ] {
         all("journal_events_total", &format!(r#"{up},event="{event}""#), 0.0);

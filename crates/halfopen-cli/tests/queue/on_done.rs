@@ -66,6 +66,12 @@ fn a_program_is_told_how_each_job_ended() {
     for seen in &seen {
         assert!(!seen.body.contains("invoice") && !seen.body.contains("customer") && !seen.body.contains("whsec"));
     }
+    // That they were told is counted, in the store and by this process.
+    until("it is counted", || {
+        let text = gateway.ask("GET", "/metrics", &[], "").text();
+        text.lines().any(|line| line == "halfopen_on_done_jobs{dependency=\"up\",result=\"told\"} 2.0")
+            && text.contains("channel=\"on_done:up/webhook-1\"} 2")
+    });
     // It is known in the list, too.
     let line = gateway.ask("GET", &format!("/jobs/{done}"), &[], "").json();
     assert_eq!(line["idempotency_key"], "inv-1");

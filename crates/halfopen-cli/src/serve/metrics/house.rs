@@ -58,8 +58,13 @@ fn told(reading: &Reading<'_>) -> Vec<Family> {
     let gateway = reading.gateway;
     let live = gateway.live();
     let owners = &live.config.owners;
+    let receivers = live
+        .config
+        .dependencies
+        .iter()
+        .flat_map(|(name, known)| alerts::receivers(name, &known.wiring.on_done, known.policy.owner.as_deref()));
     let channels: Vec<String> =
-        owners.keys().flat_map(|owner| alerts::named(owners, owner)).map(|named| named.name).collect();
+        owners.keys().flat_map(|owner| alerts::named(owners, owner)).chain(receivers).map(|named| named.name).collect();
     let labels = |channel: &str| -> Labels { with(of_dependency(CHANNELS), "channel", channel) };
     vec![
         Family::gauge(
@@ -71,6 +76,16 @@ fn told(reading: &Reading<'_>) -> Vec<Family> {
             "alerts_dropped",
             "Alerts that made room for newer ones because too many waited",
             [(of_dependency(CHANNELS), gateway.journal.alerts_dropped())],
+        ),
+        Family::gauge(
+            "on_done_jobs",
+            "Ended jobs of the store that programs are to be told of, were told of, and were not",
+            reading.counts.iter().flat_map(|(name, _)| {
+                let of = reading.on_done.get(name).copied().unwrap_or_default();
+                let figures =
+                    [("waiting", of.waiting), ("told", of.told), ("given_up", of.given_up), ("dropped", of.dropped)];
+                figures.map(|(word, jobs)| (with(of_dependency(name), "result", word), level(jobs)))
+            }),
         ),
         Family::counter(
             "alert_deliveries",

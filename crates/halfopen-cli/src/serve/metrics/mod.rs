@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use halfopen::handle::{CircuitView, Handle};
+use halfopen::store::alerts::NoticeFigures;
 use halfopen_core::circuit::Circuit;
 use halfopen_core::time::Timestamp;
 
@@ -88,6 +89,8 @@ struct Reading<'a> {
     queues: BTreeMap<String, Progress>,
     /// Alerts that are not done; `None` if the store cannot be read.
     alerts_waiting: Option<u64>,
+    /// Of how many jobs programs are to be told, were told, and were not.
+    on_done: BTreeMap<String, NoticeFigures>,
 }
 
 /// Reads every figure. Waits for the store.
@@ -113,6 +116,7 @@ pub(super) fn read(gateway: &Gateway, handle: &Handle) -> Vec<Family> {
         counts: counts.collect(),
         queues,
         alerts_waiting: handle.alerts_waiting().ok(),
+        on_done: handle.notice_figures().unwrap_or_default(),
     };
     let mut families = house::families(&reading);
     families.extend(counted::families(&reading));
