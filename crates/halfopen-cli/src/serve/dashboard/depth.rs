@@ -78,7 +78,7 @@ pub(super) struct Curve {
     pub(super) now: f64,
     /// The most that waited.
     pub(super) most: u64,
-    /// What stands below: the beginning, now, and the end of what is to come.
+    /// What stands below: the beginning; now, with the end of what is to come.
     pub(super) ticks: Vec<String>,
     /// What it shows, in a sentence.
     pub(super) summary: String,
@@ -125,12 +125,11 @@ impl Curve {
             let end = x(say.when.now.as_millis() + i64::try_from(ahead.as_millis()).unwrap_or(0));
             format!("M{} {}L{end} {}", x(last.0), y(queued), y(0))
         });
-        let mut ticks = vec![say.when.written(since, tick(range)), say.w.now.to_owned()];
-        if ahead.is_some()
-            && let Some(left) = progress.left
-        {
-            ticks.push(fill(say.w.in_span, &[("span", &say.span(left))]));
+        let mut end = say.w.now.to_owned();
+        if let (Some(_), Some(left)) = (ahead, progress.left) {
+            end.push_str(&format!(" → {}", fill(say.w.in_span, &[("span", &say.span(left))])));
         }
+        let ticks = vec![say.when.written(since, tick(range)), end];
         let each = points.len().div_ceil(ROWS_MAX).max(1);
         let rows = points.iter().rev().step_by(each);
         let rows = rows.map(|(at, n)| (say.when.local(Timestamp::from_millis(*at)), *n)).collect();
@@ -186,7 +185,7 @@ mod tests {
         assert_eq!(Curve::draw(&depths, "ocr", &progress(0, None), Range::Hour, &say), None);
         depths.note("ocr", 40, say.when.now - Duration::from_secs(1800));
         let curve = Curve::draw(&depths, "ocr", &progress(10, Some(600)), Range::Hour, &say).unwrap();
-        assert_eq!((curve.most, curve.ticks.len()), (40, 3));
+        assert_eq!((curve.most, curve.ticks[1].as_str()), (40, "now → in 10 min"));
         assert_eq!(curve.line, "M428.6 4L857.1 73");
         assert_eq!(curve.ahead, "M857.1 73L1000 96");
         assert_eq!(curve.rows.first().map(|(_, n)| *n), Some(10));

@@ -2,18 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use askama::Template;
-use halfopen::activation::Figures;
-use halfopen::handle::{CircuitView, StoreHealth};
+use halfopen::handle::CircuitView;
 use halfopen_core::circuit::{Status, Wake};
-use halfopen_core::classify::{Classifier, suggest_command, suggest_http};
 use halfopen_core::event::State;
-use halfopen_core::outcome::{CommandOutcome, Excerpt, Exit, HttpOutcome, Reached};
 use halfopen_core::policy::{Mode, Policy};
-use halfopen_core::snapshot::{DeliveryState, PostRecord};
-use halfopen_core::verdict::Class;
 
 use super::super::problem::Problem;
 use super::depth::Curve;
@@ -23,32 +17,12 @@ use super::say::{Moment, Say, fill};
 use super::timeline::{Range, Timeline};
 use super::view::{JobsAsked, View, circuit_path};
 use super::words::Words;
+use super::{figures, needs};
 use crate::serve::queue::progress::Progress;
 use crate::shown::{SHADOW, circuit_of};
 
 /// How many circuits the overview shows, the worst first.
 const CARDS_MAX: usize = 60;
-/// How many columns the table of figures has at most.
-const COLUMNS_MAX: usize = 24;
-/// How many different unclassified failures are shown.
-const UNKNOWN_MAX: usize = 10;
-/// How many of the newest alerts are looked at.
-const ALERTS_MAX: usize = 100;
-
-#[derive(Template)]
-#[template(path = "dashboard/people.html")]
-struct People<'a> {
-    w: &'a Words,
-    needs: Vec<Need>,
-}
-
-/// Something that only a person can do.
-struct Need {
-    text: String,
-    /// What it is about, for who hears the link alone.
-    about: String,
-    link: Option<Link>,
-}
 
 #[derive(Template)]
 #[template(path = "dashboard/tiles.html")]
@@ -125,41 +99,14 @@ struct Card {
     timeline: String,
 }
 
-#[derive(Template)]
-#[template(path = "dashboard/figures.html")]
-struct FiguresTemplate<'a> {
-    w: &'a Words,
-    names: Vec<String>,
-    rows: Vec<FigureRow>,
-}
-
-struct FigureRow {
-    name: &'static str,
-    values: Vec<String>,
-}
-
-#[derive(Template)]
-#[template(path = "dashboard/unknown.html")]
-struct Unknown<'a> {
-    w: &'a Words,
-    failures: Vec<UnknownFailure>,
-}
-
-struct UnknownFailure {
-    dependency: String,
-    times: String,
-    line: String,
-    rule: Option<String>,
-}
-
 /// Renders the overview.
 pub(super) fn render(look: &Look<'_>, range: Range) -> Result<Rendered, Problem> {
-    let (say, w) = (&look.say, look.say.w);
+    let w = look.say.w;
     let mut circuits = look.circuits()?;
     let progress = look.progress(&circuits);
     let all = circuits.len();
     let tiles = tiles(look, &circuits, &progress);
-    let needs = needs(look, &circuits, &progress);
+    let people = needs::render(look, &circuits, &progress)?;
     circuits.sort_by_key(|(view, _)| rank(&view.status));
     circuits.truncate(CARDS_MAX);
     let hidden = all.saturating_sub(circuits.len());
@@ -170,11 +117,11 @@ pub(super) fn render(look: &Look<'_>, range: Range) -> Result<Rendered, Problem>
         title: w.overview.to_owned(),
         said: said(look, range, &groups),
         fragments: vec![
-            Fragment::new("people", markup(&People { w, needs })?),
+            Fragment::new("people", people),
             Fragment::new("tiles", markup(&Tiles { tiles })?),
             Fragment::new("circuits", markup(&Circuits { w, ranges, groups, hidden })?),
-            Fragment::new("figures", markup(&figures(look, say))?),
-            Fragment::new("unknown", markup(&Unknown { w, failures: unknown(look) })?),
+            Fragment::new("figures", figures::render(look)?),
+            Fragment::new("unknown", figures::unknown(look)?),
         ],
     })
 }
@@ -358,152 +305,6 @@ fn tiles(
         tile(if review > 0 { "held" } else { "calm" }, w.manual_review, review, String::new()),
         tile("calm", w.calls_spared, spared, w.last_day.to_owned()),
     ]
-}
-
-fn needs(
-    look: &Look<'_>,
-    circuits: &[(CircuitView, Option<Wake>)],
-    progress: &BTreeMap<String, Progress>,
-) -> Vec<Need> {
-    let (say, w) = (&look.say, look.say.w);
-    let mut needs = Vec::new();
-    match look.gateway.door.handle.health() {
-        StoreHealth::Good => {}
-        StoreHealth::ReadOnly(why) => {
-            needs.push(Need { text: fill(w.need_store_read_only, &[("why", &why)]), about: String::new(), link: None });
-        }
-        StoreHealth::Lost(why) => {
-            needs.push(Need { text: fill(w.need_store_lost, &[("why", &why)]), about: String::new(), link: None });
-        }
-    }
-    for (view, _) in circuits {
-        let name = view.id.to_string();
-        let last = view.status.last_failure.as_ref();
-        let text = if view.status.reason == Some("quota_exhausted") {
-            Some(fill(w.need_quota, &[("circuit", &name)]))
-        } else if last.is_some_and(|last| last.class == Class::Auth) {
-            Some(fill(w.need_credential, &[("circuit", &name)]))
-        } else if view.status.hold.as_ref().is_some_and(|hold| hold.until.is_none()) {
-            Some(fill(w.need_release, &[("circuit", &name)]))
-        } else {
-            last.and_then(|last| last.narrower.as_ref())
-                .map(|key| fill(w.need_split, &[("circuit", &name), ("key", key)]))
-        };
-        if let Some(text) = text {
-            let link = Link { text: w.look.to_owned(), href: circuit_path(&name), here: false };
-            needs.push(Need { text, about: name, link: Some(link) });
-        }
-    }
-    for (name, progress) in progress {
-        let review = progress.figures.tally.manual_review;
-        if review > 0 {
-            let oldest = progress.figures.oldest.get(&halfopen_core::job::JobState::ManualReview);
-            let age = oldest.map_or_else(String::new, |at| say.span(at.until(say.when.now)));
-            let text = fill(w.need_review, &[("n", &review.to_string()), ("dependency", name), ("age", &age)]);
-            let asked = JobsAsked {
-                dependency: Some(name.clone()),
-                state: Some(halfopen_core::job::JobState::ManualReview),
-                after: None,
-            };
-            let link = Link { text: w.decide.to_owned(), href: asked.path(), here: false };
-            needs.push(Need { text, about: name.clone(), link: Some(link) });
-        }
-        if progress.late > 0 {
-            let text = fill(w.need_late, &[("n", &progress.late.to_string()), ("dependency", name)]);
-            needs.push(Need { text, about: name.clone(), link: None });
-        }
-    }
-    let alerts = look.handle.alerts(ALERTS_MAX).unwrap_or_default();
-    let day_ago = look.say.when.now - Range::Day.span();
-    let recent = alerts.iter().filter(|post| post.alert.at_ms >= day_ago.as_millis());
-    let given_up = |post: &&PostRecord| post.deliveries.iter().any(|each| each.state == DeliveryState::Failed);
-    let failed = recent.filter(given_up).count();
-    if failed > 0 {
-        let link = Link { text: w.look.to_owned(), href: View::Alerts.path(), here: false };
-        let text = fill(w.need_alerts, &[("n", &failed.to_string())]);
-        needs.push(Need { text, about: w.alerts.to_owned(), link: Some(link) });
-    }
-    needs
-}
-
-fn figures<'a>(look: &Look<'_>, say: &Say) -> FiguresTemplate<'a> {
-    let report = look.figures(1);
-    let mut names: Vec<String> = look.gateway.live().dependencies().map(|dependency| dependency.name.clone()).collect();
-    names.extend(report.dependencies.keys().cloned());
-    names.sort();
-    names.dedup();
-    names.truncate(COLUMNS_MAX);
-    let columns: Vec<Figures> = names
-        .iter()
-        .flat_map(|name| {
-            let day = report.dependencies.get(name).map(|summary| summary.figures).unwrap_or_default();
-            [day, look.counted(name)]
-        })
-        .collect();
-    let w = say.w;
-    let titles = [
-        w.fig_calls,
-        w.fig_rate_limited,
-        w.fig_overloaded,
-        w.fig_hints_read,
-        w.fig_waits,
-        w.fig_opened,
-        w.fig_refused,
-        w.fig_degraded,
-        w.fig_probes,
-        w.fig_queued,
-        w.fig_drained,
-        w.fig_expired,
-        w.fig_unclassified,
-    ];
-    let value = |at: usize| columns.iter().map(move |figures| figures.named()[at].1.to_string());
-    let mut rows: Vec<FigureRow> =
-        titles.into_iter().enumerate().map(|(at, name)| FigureRow { name, values: value(at).collect() }).collect();
-    let failed = columns.iter().map(|figures| figures.failed.to_string()).collect();
-    rows.insert(1, FigureRow { name: w.fig_failed, values: failed });
-    FiguresTemplate { w, names, rows }
-}
-
-fn unknown(look: &Look<'_>) -> Vec<UnknownFailure> {
-    let report = look.figures(1);
-    let mut found: Vec<(&String, &String, u64)> = report
-        .dependencies
-        .iter()
-        .flat_map(|(name, summary)| summary.unclassified_lines.iter().map(move |(line, n)| (name, line, *n)))
-        .collect();
-    found.sort_by_key(|(_, _, n)| std::cmp::Reverse(*n));
-    found.truncate(UNKNOWN_MAX);
-    let shown = found.into_iter().map(|(name, line, n)| UnknownFailure {
-        dependency: name.clone(),
-        times: fill(look.say.w.times, &[("n", &n.to_string())]),
-        line: line.clone(),
-        rule: rule(look, name, line),
-    });
-    shown.collect()
-}
-
-/// Returns a rule to paste into the policy, made from the first line of what no rule knew: of an answer where the gateway
-/// knows the way to the dependency, else of a command.
-fn rule(look: &Look<'_>, dependency: &str, line: &str) -> Option<String> {
-    let known = look.gateway.live().dependency(dependency).filter(|known| known.upstream.is_some());
-    let Some(dependency) = known else {
-        let outcome = CommandOutcome {
-            exit: Exit::Code(1),
-            stdout: Excerpt::whole(b""),
-            stderr: Excerpt::whole(line.as_bytes()),
-            elapsed: Duration::ZERO,
-        };
-        return suggest_command(&Classifier::new("generic", Vec::new()).ok()?, &outcome);
-    };
-    let outcome = HttpOutcome {
-        method: "POST",
-        status: 500,
-        headers: &[],
-        body: Excerpt::whole(line.as_bytes()),
-        reached: Reached::Answered,
-        elapsed: Duration::ZERO,
-    };
-    suggest_http(&dependency.classifier, &outcome)
 }
 
 /// Says the newest change of state of all that is shown.

@@ -132,7 +132,7 @@ pub(in crate::serve::dashboard) const JA: Words = Words {
     oldest: "最古は {span}前から",
     drain: "消化",
     drain_nothing: "待機なし",
-    drain_rate: "毎秒 {rate} 件。あと {left} で終了",
+    drain_rate: "毎秒 {rate} 件。あと {left}で終了",
     drain_late: "。{n} 件は順番の前に期限切れ",
     drain_waits: "回路の回復待ち",
     jobs_waiting: "待機中のジョブ",
