@@ -31,7 +31,10 @@ fn both(gateway: &Gateway) -> (Vec<String>, Vec<JobId>) {
 
 fn did(gateway: &Gateway) -> Vec<String> {
     let text = std::fs::read_to_string(gateway.path("did")).unwrap_or_default();
-    text.lines().map(str::to_owned).collect()
+    // They run beside each other.
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
 }
 
 /// The commands are older than the requests, and the gateway does not so much as touch them: it sends its requests at
