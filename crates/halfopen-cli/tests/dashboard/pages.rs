@@ -223,4 +223,7 @@ fn alerts_are_shown_with_what_became_of_them() {
     crate::world::until("it was tried", || page(&gateway, "/ui/alerts").contains("on its way"));
     let html = page(&gateway, "/ui/alerts");
     assert!(html.contains("<b>opened</b>") && html.contains("oncall/command-1"), "{html}");
+    // The channel's own circuit is on no list, and can be looked at.
+    let channel = "/ui/circuits/halfopen-alerts@channel%3Doncall%2Fcommand-1";
+    crate::world::until("it is there", || gateway.ask("GET", channel, &[], "").status == 200);
 }

@@ -16,7 +16,7 @@ use super::say::{Moment, Say, fill};
 use super::timeline::Range;
 use super::view::{Act, Steer, View};
 use super::words::Words;
-use crate::serve::api::shown;
+use crate::serve::api::{shown, unreadable};
 
 /// How many entries of the journal are shown, and among how many they are looked for.
 const ENTRIES_MAX: usize = 40;
@@ -124,6 +124,11 @@ pub(super) fn found(look: &Look<'_>, name: &str) -> Result<(CircuitView, Option<
     let id: CircuitId = name.parse().map_err(|_| none())?;
     if let Some(found) = look.circuits()?.into_iter().find(|(view, _)| view.id == id) {
         return Ok(found);
+    }
+    // Those of alert channels stand on no list, and are linked from the alerts.
+    let policy = look.gateway.policy_of(id.dependency());
+    if let Some(view) = look.handle.circuit(&id, &policy).map_err(unreadable)? {
+        return Ok((view, None));
     }
     let known = look.gateway.live().dependency(id.dependency()).ok_or_else(none)?;
     Ok((look.blank(id, &known.policy), None))
