@@ -54,6 +54,10 @@ pub(super) fn run(shared: &Shared, args: &EventsArgs) -> Done {
         limit: usize::try_from(args.limit).unwrap_or(usize::MAX),
     };
     let events = handle.events(&filter).map_err(place::store_failure)?;
+    // The journal may know a name that has left the policy and the store.
+    if let Some(name) = args.dep.as_deref().filter(|_| events.is_empty()) {
+        place.known_dependency(&handle, name)?;
+    }
     if args.json {
         out::json(&events.iter().map(|event| event_json(event, &when)).collect::<Vec<_>>())?;
         return OK;

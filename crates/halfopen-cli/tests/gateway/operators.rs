@@ -131,6 +131,8 @@ fn what_is_asked_wrongly_is_told() {
     assert_eq!(status("GET", "/events?format=xml"), 400);
     assert_eq!(status("GET", "/events?format=json&limit=0"), 400);
     assert_eq!(status("GET", "/events?format=json&since=yesterday"), 400);
+    assert_eq!(status("GET", "/events?format=json&dependency=nobody"), 400);
+    assert_eq!(status("GET", "/events?format=json&dependency=up"), 200);
     // What would be ignored is refused.
     for ignored in ["/events?since=1h", "/events?format=sse&limit=5", "/events?format=json&after=7"] {
         assert_eq!(status("GET", ignored), 400, "{ignored}");

@@ -24,7 +24,7 @@ use super::super::feed::{LISTENERS_MAX, Listener};
 use super::super::gateway::Gateway;
 use super::super::problem::{Kind, Problem};
 use super::ask::{Query, bad, shown};
-use super::circuits::{at_the_store, unreadable};
+use super::circuits::{at_the_store, known, unreadable};
 use super::{Asked, answer};
 use crate::duration;
 use crate::shown::{When, event_json};
@@ -82,11 +82,15 @@ async fn list(gateway: &Arc<Gateway>, query: &Query) -> Result<Response<Body>, P
     let since = query.text("since").map(Since::read).transpose()?;
     let dependency = query.text("dependency").map(str::to_owned);
     let transitions_only = !query.flag("all")?;
-    let events: Vec<Value> = at_the_store(gateway, move |_, handle| {
+    let events: Vec<Value> = at_the_store(gateway, move |gateway, handle| {
         let when = When::read(&handle.clock().read());
         let since_ms = since.and_then(|since| since.at(&when)).map(Timestamp::as_millis);
         let filter = EventFilter { dependency, since_ms, transitions_only, limit };
         let events = handle.events(&filter).map_err(unreadable)?;
+        // The journal may know a name that has left the policy and the store.
+        if events.is_empty() {
+            known(gateway, handle, filter.dependency.as_deref())?;
+        }
         Ok(events.iter().map(|event| event_json(event, &when)).collect())
     })
     .await?;
