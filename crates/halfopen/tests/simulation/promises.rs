@@ -69,9 +69,9 @@ impl Promises {
         }
     }
 
-    /// A probe's lease was renewed.
+    /// A probe's lease was renewed. One that has run out is not revived, though its job's lease may still run.
     pub(crate) fn renewed(&mut self, pass: &Pass, policy: &Policy, now: Timestamp) {
-        for probe in self.probes.iter_mut().filter(|probe| probe.id == pass.place.id.0) {
+        for probe in self.probes.iter_mut().filter(|probe| probe.id == pass.place.id.0 && probe.leased_until > now) {
             probe.leased_until = now + policy.circuit.probe_lease;
         }
     }
