@@ -18,6 +18,8 @@ use crate::ui;
 
 /// How often time passes for circuits that nobody calls.
 const EVERY: Duration = Duration::from_secs(1);
+/// How often is tried whether the store can be written, where nothing else tries.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// What was written into the lines already.
 #[derive(Debug, Default)]
@@ -44,6 +46,8 @@ pub(super) async fn beat(gateway: Arc<Gateway>, intervals: Intervals, notify: Ar
     let mut next_sums = tokio::time::Instant::now() + intervals.sums;
     let mut summed = BTreeMap::new();
     let mut health = gateway.door.handle.health();
+    let mut next_look = tokio::time::Instant::now() + LOOK_EVERY;
+    let mut looked = StoreHealth::Good;
     loop {
         tokio::select! {
             _ = beats.tick() => {
@@ -57,7 +61,15 @@ pub(super) async fn beat(gateway: Arc<Gateway>, intervals: Intervals, notify: Ar
                     beaten.door.handle.tidy();
                     (beaten.door.handle.health(), heard.status(&beaten))
                 });
-                if let Ok((now, status)) = swept.await {
+                if let Ok((mut now, status)) = swept.await {
+                    // Where nothing is to be written, only a look that writes finds that nothing can be.
+                    if tokio::time::Instant::now() >= next_look {
+                        next_look = tokio::time::Instant::now() + LOOK_EVERY;
+                        looked = gateway.last_look.health(&gateway).await.unwrap_or(StoreHealth::Good);
+                    }
+                    if now == StoreHealth::Good && matches!(looked, StoreHealth::ReadOnly(_)) {
+                        now = looked.clone();
+                    }
                     tell(&health, &now);
                     health = now;
                     // The runtime, a thread that may block, and the store have answered.

@@ -84,6 +84,8 @@ fn a_full_disk_refuses_and_loses_nothing_and_is_over_when_there_is_room() {
         refused(&place, "again", &"x".repeat(2000));
         began.elapsed() > Duration::from_secs(3)
     });
+    // Also where nothing is to be written: a look that writes finds it.
+    until("its log says so", || gateway.said().contains("the store can only be read"));
     let lines = gateway.said().lines().filter(|line| line.contains("store") || line.contains("full")).count();
     assert!((1..=4).contains(&lines), "said {lines} times:\n{}", gateway.said());
     place.free();

@@ -85,7 +85,8 @@ fn about(job: &Value, when: &When) -> String {
         lease["worker"].as_str().zip(ends_at).map(|(worker, at)| format!("{worker}, lease ends {}", when.relative(at))),
     );
     line("sent", Some(format!("{} times, {} attempts charged", count("sent"), count("attempts"))));
-    let beware = job["may_have_run"].as_bool() == Some(true);
+    // Of one that is done it is no news.
+    let beware = job["may_have_run"].as_bool() == Some(true) && job["state"] != "done";
     line("beware", beware.then(|| "an attempt of it may have been executed".to_owned()));
     line("last", of_last(&job["last"]));
     line("result", of_result(&job["result"]));

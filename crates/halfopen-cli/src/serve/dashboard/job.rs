@@ -4,7 +4,7 @@
 
 use askama::Template;
 use halfopen::handle::jobs::JobDetail;
-use halfopen_core::job::{Entry as HistoryEntry, JobId, JobResult};
+use halfopen_core::job::{Entry as HistoryEntry, JobId, JobResult, JobState};
 use halfopen_core::outcome::Exit;
 
 use super::super::problem::{Kind, Problem};
@@ -82,7 +82,7 @@ pub(super) fn render(look: &Look<'_>, name: &str) -> Result<Rendered, Problem> {
     let page = JobTemplate {
         w,
         badge: badge(state, say)?,
-        beware: detail.view.job.may_have_run().then_some(w.may_have_run),
+        beware: (state != JobState::Done && detail.view.job.may_have_run()).then_some(w.may_have_run),
         actions: actions.collect(),
         facts: facts(look, &detail)?,
         body: detail.result.as_ref().and_then(body),
@@ -108,6 +108,9 @@ fn facts(look: &Look<'_>, detail: &JobDetail) -> Result<Vec<Fact>, Problem> {
     let mut facts = Vec::new();
     if let Some(request) = look.handle.request(detail.view.id).map_err(unreadable)? {
         facts.push(Fact { name: w.does, text: does(&request), code: true, ..Fact::default() });
+    }
+    if let Some(key) = &detail.view.key {
+        facts.push(Fact { name: w.key, text: key.clone(), code: true, ..Fact::default() });
     }
     let circuit = terms.place.to_string();
     facts.push(Fact { name: w.circuit, href: Some(circuit_path(&circuit)), text: circuit, ..Fact::default() });

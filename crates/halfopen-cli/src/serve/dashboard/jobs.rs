@@ -6,7 +6,7 @@
 use askama::Template;
 use halfopen::handle::jobs::JobView;
 use halfopen::store::jobs::{JobFilter, Tally};
-use halfopen_core::job::JobState;
+use halfopen_core::job::{JobState, Reason};
 
 use super::super::problem::Problem;
 use super::look::Look;
@@ -47,8 +47,11 @@ struct Count {
 struct Shown {
     id: String,
     href: String,
+    /// What the caller called it by: of two jobs alike it tells which invoice is which.
+    key: Option<String>,
     badge: String,
     reason: Option<&'static str>,
+    beware: bool,
     circuit: String,
     accepted: Moment,
     last: Option<String>,
@@ -135,7 +138,12 @@ fn show(view: &JobView, say: &Say) -> Result<Shown, Problem> {
     Ok(Shown {
         href: job_path(&id),
         badge: badge(view.job.state(), say)?,
+        key: view.key.clone(),
         reason: view.job.reason().map(|reason| say.job_reason(reason)),
+        // Where that is the reason itself, it is said.
+        beware: view.job.state() == JobState::ManualReview
+            && view.job.may_have_run()
+            && view.job.reason() != Some(Reason::UnknownEnd),
         circuit: view.job.terms().place.to_string(),
         accepted: say.moment(view.job.accepted_at()),
         last: view.job.last().map(|last| say.class(last.class).to_owned()),

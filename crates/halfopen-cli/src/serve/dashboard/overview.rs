@@ -208,7 +208,11 @@ fn groups(
         let (next, next_at) = say.next(&view.status, &policy, wake);
         let name = view.id.to_string();
         let card = Card {
-            kind: kind(view.status.state),
+            // Held open it refuses, whatever its breaker would do.
+            kind: match &view.status.hold {
+                Some(hold) if hold.state == State::Open => "held",
+                Some(_) | None => kind(view.status.state),
+            },
             href: circuit_path(&name),
             badges: badges(&view.status, &policy, &name, say)?,
             since: (view.status.since.as_millis() > 0).then(|| say.moment(view.status.since)),

@@ -249,6 +249,8 @@ pub(in crate::serve::dashboard) const EN: Words = Words {
     not_run: "not run to its end",
     stated: "stated",
     again_at: "again at {at}",
+    key: "Idempotency key",
+    may_have_run_short: "may have been executed",
     may_have_run: "An attempt of it may have been executed. A second run can do its work twice.",
     job_worker_died: "its worker's lease ran out",
     job_shutdown: "its worker shut down",

@@ -250,6 +250,8 @@ pub(in crate::serve::dashboard) const JA: Words = Words {
     not_run: "最後まで実行されず",
     stated: "申告",
     again_at: "再試行 {at}",
+    key: "冪等キー",
+    may_have_run_short: "実行済みの可能性あり",
     may_have_run: "実行済みの可能性があります。もう一度実行すると二重になるおそれがあります。",
     job_worker_died: "実行者の期限切れ",
     job_shutdown: "実行者の停止",
