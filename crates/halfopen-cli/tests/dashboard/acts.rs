@@ -131,7 +131,7 @@ fn a_job_is_requeued_by_a_person_who_says_why() {
 }
 
 #[test]
-fn a_job_is_resolved_discarded_or_cancelled_and_only_where_its_state_allows() {
+fn a_job_is_cancelled_and_only_resolved_where_its_state_allows() {
     let stub = Stub::start();
     let gateway = opened(&stub, &queueing(&opens_for(600.0)));
     let ids: Vec<String> = (0..2).map(|n| queue(&gateway, &format!("inv-{n}"))).collect();
@@ -140,12 +140,33 @@ fn a_job_is_resolved_discarded_or_cancelled_and_only_where_its_state_allows() {
     let cancelled = submit(&gateway, &format!("/ui/jobs/{}/cancel", ids[0]), &[("reason", "not needed")]);
     assert_eq!(leads(&cancelled), format!("/ui/jobs/{}?done=cancel", ids[0]));
     assert_eq!(state(&gateway, &ids[0]), "cancelled");
-    let resolved = submit(
-        &gateway,
-        &format!("/ui/jobs/{}/resolve", ids[0]),
-        &[("reason", "by phone"), ("result", "booked as 4711 <b>")],
-    );
-    assert!([303, 422].contains(&resolved.status), "{}", resolved.text());
     let html = page(&gateway, "/ui/jobs?state=queued");
     assert!(html.contains(&ids[1]) && !html.contains(&ids[0]), "{html}");
+}
+
+#[test]
+fn a_person_resolves_one_job_with_its_result_and_discards_another() {
+    let stub = Stub::start();
+    let gateway = opened(&stub, &queueing(&opens_for(0.3)));
+    let before = stub.seen().len();
+    // Each breaks off as a probe: nobody knows whether they were executed.
+    stub.then([Reply::new().reset(), Reply::new().reset()]);
+    let kept_as = |key: &str| {
+        let answer = crate::ledger::send(&gateway, "inv", &[("prefer", "respond-async"), ("idempotency-key", key)]);
+        answer.json()["id"].as_str().unwrap_or_else(|| panic!("{}", answer.text())).to_owned()
+    };
+    let ids = ["invoice-17", "invoice-18"].map(kept_as);
+    until("both wait for a person", || ids.iter().all(|id| state(&gateway, id) == "manual_review"));
+    let list = page(&gateway, "/ui/jobs?state=manual_review");
+    assert!(list.contains("invoice-17") && list.contains("invoice-18"), "their keys tell them apart: {list}");
+    let words = [("reason", "by phone"), ("result", "booked as 4711 <b>")];
+    let resolved = submit(&gateway, &format!("/ui/jobs/{}/resolve", ids[0]), &words);
+    assert_eq!(leads(&resolved), format!("/ui/jobs/{}?done=resolve", ids[0]));
+    assert_eq!(state(&gateway, &ids[0]), "done");
+    let html = page(&gateway, &format!("/ui/jobs/{}", ids[0]));
+    assert!(html.contains("booked as 4711 &#60;b&#62;") && html.contains("by phone"), "{html}");
+    let discarded = submit(&gateway, &format!("/ui/jobs/{}/discard", ids[1]), &[("reason", "sent by post")]);
+    assert_eq!(leads(&discarded), format!("/ui/jobs/{}?done=discard", ids[1]));
+    assert_eq!(state(&gateway, &ids[1]), "cancelled");
+    assert_eq!(stub.seen().len(), before + 2, "neither is sent again");
 }
