@@ -194,7 +194,16 @@ pub(super) fn failed(
     if let Some(at) = again_at {
         let left = clock.now().until(at);
         text.push_str(&format!("; try again in {} (at {})", show(left), clock_time(at, clock)));
-        hint = Some(format!("to sleep until then: halfopen run --max-wait {} …", flag_duration(left)));
+        // A longer wait helps only where the wait was too long.
+        hint = match gave_up {
+            Some(Reason::Core(GiveUp::WaitTooLong { .. })) => {
+                Some(format!("to sleep until then: halfopen run --max-wait {} …", flag_duration(left)))
+            }
+            Some(Reason::Core(GiveUp::AttemptsUsed)) => {
+                Some(format!("to be tried more often: halfopen run --attempts {} …", attempts + 1))
+            }
+            Some(_) | None => None,
+        };
     }
     let why = gave_up.and_then(|reason| why_not(plan, reason));
     if let Some(why) = why {

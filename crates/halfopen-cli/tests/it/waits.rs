@@ -12,6 +12,17 @@ fn now_ms() -> i64 {
     i64::try_from(since.as_millis()).expect("before the end of time")
 }
 
+/// More attempts help where attempts were used up; a longer wait would change nothing.
+#[test]
+fn what_is_advised_would_have_helped() {
+    let sandbox = Sandbox::new();
+    sandbox.policy("retry: {max_attempts: 1, max_wait_sec: 60}").tool(&format!("MS=2000; {LIMITED}"));
+    let ran = sandbox.run(&[]);
+    assert_eq!(sandbox.call_count(), 1);
+    assert!(ran.stderr.contains("\nhint: to be tried more often: halfopen run --attempts 2"), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("--max-wait"), "{}", ran.stderr);
+}
+
 /// Drill B3; S015: a wait of hours is not slept, and degrades with the time to come back.
 #[test]
 fn a_wait_of_hours_is_not_slept() {
