@@ -28,4 +28,5 @@ if ! command -v chromedriver >/dev/null || ! command -v chromium >/dev/null; the
 fi
 
 cargo build --workspace --all-targets --locked
-cargo test --workspace --locked --no-fail-fast -- "$@"
+# Whoever runs this in the background of a script has SIGINT ignored, and so would have the commands that tests interrupt.
+env --default-signal=INT,QUIT cargo test --workspace --locked --no-fail-fast -- "$@"
