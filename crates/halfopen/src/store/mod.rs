@@ -34,6 +34,7 @@ mod memory;
 mod payloads;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod txn;
 
 use std::time::Duration;
 
@@ -49,6 +50,8 @@ pub use location::Location;
 pub(crate) use payloads::Payloads;
 #[cfg(feature = "sqlite")]
 pub(crate) use sqlite::Files;
+use txn::Draft;
+pub use txn::Txn;
 
 /// No store of this build has files.
 #[cfg(not(feature = "sqlite"))]
@@ -478,146 +481,6 @@ impl Store {
             Place::Memory(_) => {}
             #[cfg(feature = "sqlite")]
             Place::Sqlite(sqlite) => sqlite.set_patience(patience),
-        }
-    }
-}
-
-/// What a transaction may do. Names are those of circuits; there is one instant for all of it.
-#[derive(Debug)]
-pub struct Txn<'a> {
-    now: Timestamp,
-    draft: Draft<'a>,
-}
-
-#[derive(Debug)]
-enum Draft<'a> {
-    Memory(memory::Draft<'a>),
-    #[cfg(feature = "sqlite")]
-    Sqlite(sqlite::Draft<'a>),
-}
-
-impl Txn<'_> {
-    /// Returns the instant of this transaction, read after the lock was taken.
-    #[must_use]
-    pub fn now(&self) -> Timestamp {
-        self.now
-    }
-
-    /// Returns a circuit as it stands in this transaction.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be read.
-    pub fn load(&self, id: &CircuitId) -> Result<Option<Circuit>, StoreError> {
-        match &self.draft {
-            Draft::Memory(draft) => Ok(draft.load(id)),
-            #[cfg(feature = "sqlite")]
-            Draft::Sqlite(draft) => draft.load(id),
-        }
-    }
-
-    /// Returns all circuits, sorted by name.
-    ///
-    /// # Errors
-    ///
-    /// If one cannot be read.
-    pub fn all(&self) -> Result<Vec<Stored>, StoreError> {
-        match &self.draft {
-            Draft::Memory(draft) => Ok(draft.all()),
-            #[cfg(feature = "sqlite")]
-            Draft::Sqlite(draft) => draft.all(),
-        }
-    }
-
-    /// Returns the partitions of a dependency, without its whole, sorted by name.
-    ///
-    /// # Errors
-    ///
-    /// If one cannot be read.
-    pub fn partitions(&self, dependency: &str) -> Result<Vec<Stored>, StoreError> {
-        match &self.draft {
-            Draft::Memory(draft) => Ok(draft.partitions(dependency)),
-            #[cfg(feature = "sqlite")]
-            Draft::Sqlite(draft) => draft.partitions(dependency),
-        }
-    }
-
-    /// Writes something that changes nothing, so that the commit shows whether the store can be written.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot.
-    pub(crate) fn touch(&mut self) -> Result<(), StoreError> {
-        match &mut self.draft {
-            Draft::Memory(_) => Ok(()),
-            #[cfg(feature = "sqlite")]
-            Draft::Sqlite(draft) => draft.touch(),
-        }
-    }
-
-    /// Saves a circuit, with the instant at which time alone changes it, so that [`Store::due`] finds it.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be written.
-    pub fn save(&mut self, id: &CircuitId, circuit: &Circuit, wake_at: Option<Timestamp>) -> Result<(), StoreError> {
-        let now = self.now;
-        match &mut self.draft {
-            Draft::Memory(draft) => {
-                draft.save(id, circuit, wake_at, now);
-                Ok(())
-            }
-            #[cfg(feature = "sqlite")]
-            Draft::Sqlite(draft) => draft.save(id, circuit, wake_at, now),
-        }
-    }
-
-    /// Removes a circuit.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be written.
-    pub fn remove(&mut self, id: &CircuitId) -> Result<(), StoreError> {
-        match &mut self.draft {
-            Draft::Memory(draft) => {
-                draft.remove(id);
-                Ok(())
-            }
-            #[cfg(feature = "sqlite")]
-            Draft::Sqlite(draft) => draft.remove(id),
-        }
-    }
-
-    /// Appends an event to the journal.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be written.
-    pub fn append(&mut self, event: &EventRecord) -> Result<(), StoreError> {
-        match &mut self.draft {
-            Draft::Memory(draft) => {
-                draft.append(event);
-                Ok(())
-            }
-            #[cfg(feature = "sqlite")]
-            Draft::Sqlite(draft) => draft.append(event),
-        }
-    }
-
-    /// Removes a few of the oldest events of a dependency from before `before`, and of all events beyond
-    /// [`JOURNAL_ROWS_MAX`].
-    ///
-    /// # Errors
-    ///
-    /// If the journal cannot be written.
-    pub fn prune(&mut self, dependency: &str, before: Timestamp) -> Result<(), StoreError> {
-        match &mut self.draft {
-            Draft::Memory(draft) => {
-                draft.prune(dependency, before);
-                Ok(())
-            }
-            #[cfg(feature = "sqlite")]
-            Draft::Sqlite(draft) => draft.prune(dependency, before),
         }
     }
 }

@@ -13,6 +13,7 @@ mod contend;
 mod draft;
 mod files;
 mod jobs;
+mod line;
 mod schema;
 mod writer;
 
@@ -25,15 +26,13 @@ use halfopen_core::circuit::Circuit;
 use halfopen_core::circuit_id::CircuitId;
 use halfopen_core::snapshot::{self, EventRecord};
 use halfopen_core::time::Timestamp;
-use rusqlite::config::DbConfig;
-use rusqlite::{
-    Connection, Error, ErrorCode, OpenFlags, OptionalExtension, Row, Transaction, TransactionBehavior, params,
-};
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 
 use super::{EventFilter, JournalEntry, Payloads, StoreError, Stored, Txn};
 use crate::clock::{Boot, Clock};
 use contend::contend;
 pub(crate) use files::Files;
+use line::{Failure, Line, Synchronous, connect};
 use writer::{Change, Turn, Writer};
 
 pub(super) use draft::Draft;
@@ -69,30 +68,6 @@ pub(super) struct Sqlite {
     stale_boot: AtomicBool,
     turn: Arc<Turn>,
     writer: OnceLock<Writer>,
-}
-
-#[derive(Debug)]
-struct Line {
-    conn: Connection,
-    /// Whether the connection was told how to write. Who only reads saves the time.
-    can_write: bool,
-    synchronous: Synchronous,
-}
-
-/// What a commit waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Synchronous {
-    /// Nothing: a power cut may lose the newest commits.
-    Normal,
-    /// The disk.
-    Full,
-}
-
-/// Turns SQLite's errors into ours; knows the file they are about.
-#[derive(Clone, Copy, Debug)]
-struct Failure<'a> {
-    path: &'a Path,
-    patience: Duration,
 }
 
 impl Sqlite {
@@ -452,46 +427,6 @@ impl Sqlite {
     }
 }
 
-/// Opens the file as it is. A file that cannot be written opens for reading.
-fn connect(path: &Path) -> rusqlite::Result<Connection> {
-    let conn = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-    conn.busy_timeout(Duration::ZERO)?;
-    // The last process to leave would otherwise write the log back and wait for the disk.
-    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-    Ok(conn)
-}
-
-impl Line {
-    fn new(conn: Connection) -> Self {
-        Self { conn, can_write: false, synchronous: Synchronous::Normal }
-    }
-
-    fn refuse_read_only(&self, failure: Failure<'_>) -> Result<(), StoreError> {
-        match self.conn.is_readonly("main") {
-            Ok(false) => Ok(()),
-            Ok(true) => {
-                let cause = "the file or its file system is read-only for this user".to_owned();
-                Err(StoreError::ReadOnly { path: failure.path.to_owned(), cause })
-            }
-            Err(cause) => Err(failure.of(cause)),
-        }
-    }
-
-    fn prepare_to_write(&mut self, synchronous: Synchronous, failure: Failure<'_>) -> Result<(), StoreError> {
-        if self.can_write && self.synchronous == synchronous {
-            return Ok(());
-        }
-        let sql = match synchronous {
-            Synchronous::Normal => "PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 0",
-            Synchronous::Full => "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0",
-        };
-        contend(failure.patience, || self.conn.execute_batch(sql)).map_err(|cause| failure.of(cause))?;
-        self.can_write = true;
-        self.synchronous = synchronous;
-        Ok(())
-    }
-}
-
 /// A durable change that somebody waits for.
 struct Pending<T, D, F> {
     decide: D,
@@ -550,24 +485,6 @@ fn limit(filter: &EventFilter) -> i64 {
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-impl Failure<'_> {
-    /// Returns what an error of SQLite means for the store.
-    fn of(self, cause: Error) -> StoreError {
-        let path = self.path.to_owned();
-        let code = cause.sqlite_error_code();
-        let cause = cause.to_string();
-        match code {
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => {
-                StoreError::Busy { path, waited: self.patience }
-            }
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StoreError::Corrupt { path, cause },
-            Some(ErrorCode::ReadOnly) => StoreError::ReadOnly { path, cause },
-            Some(ErrorCode::DiskFull) => StoreError::Full { path, cause },
-            _ => StoreError::Unusable { path, cause },
-        }
-    }
 }
 
 #[cfg(test)]
