@@ -14,7 +14,9 @@
 //! - **What may have been executed is not sent again** unless [`Job::repeatable`] says that a second time is safe. An
 //!   attempt counts as sent from the moment it was noted ([`Step::NoteSending`]), whatever became of the worker.
 //! - **An outage uses up nothing.** Limits, overloads, refused connections and failed probes are not charged; the time
-//!   to live decides. Charged are failures of the job's own, and executions that ended with their worker.
+//!   to live decides. Charged are failures of the job's own, and attempts that ended with their worker.
+//! - **A claim is no attempt.** A worker that ends before it has noted the sending costs the job nothing; what ends worker
+//!   after worker while it is being prepared goes to a person after [`CLAIMS_LOST_MAX`] of them.
 //! - **A lease is fenced by its grant**, a number that grows with every claim. A lease that is over confers no right,
 //!   also if nobody has claimed the job since.
 //! - **Time passes by itself.** A job whose time to live is over is not claimed, whether or not a sweep has seen it.
@@ -47,6 +49,11 @@ pub const TTL_UNSTATED: Duration = Duration::from_secs(24 * 3600);
 
 /// How long an idempotency key is remembered at least, whatever became of its job.
 pub const KEY_LIVES: Duration = Duration::from_secs(24 * 3600);
+
+/// How many workers in a row may end with a job in their hands before they have begun to send it; then it goes to a person.
+/// It bounds what a job can do that ends whoever prepares it. It is well above any `max_attempts`, because a job beside
+/// such a one, or beside a machine that is short of memory, loses its worker through no fault of its own.
+pub const CLAIMS_LOST_MAX: u32 = 10;
 
 /// The name of a job: its number in the store, and a mark by which a guessed number is not a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -214,6 +221,7 @@ pub struct Job {
     pub(crate) grant: u64,
     pub(crate) attempts: u32,
     pub(crate) interrupted: u32,
+    pub(crate) claims_lost: u32,
     pub(crate) sent: u32,
     pub(crate) may_have_run: bool,
     pub(crate) first_sent_at: Option<Timestamp>,
@@ -395,6 +403,7 @@ impl Job {
             grant: 0,
             attempts: 0,
             interrupted: 0,
+            claims_lost: 0,
             sent: 0,
             may_have_run: false,
             first_sent_at: None,
@@ -501,10 +510,17 @@ impl Job {
         self.attempts
     }
 
-    /// Returns how many executions ended with their worker since it was accepted or requeued.
+    /// Returns how many leases ended with their worker since it was accepted or requeued, sent or not.
     #[must_use]
     pub fn interrupted(&self) -> u32 {
         self.interrupted
+    }
+
+    /// Returns how many workers in a row ended with it in their hands before they had begun to send it; at most
+    /// [`CLAIMS_LOST_MAX`].
+    #[must_use]
+    pub fn claims_lost(&self) -> u32 {
+        self.claims_lost
     }
 
     /// Returns how often it was sent, or noted as about to be sent, in all.

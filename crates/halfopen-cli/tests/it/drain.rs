@@ -6,7 +6,7 @@ use std::time::Duration;
 use halfopen::config::QueueBounds;
 use halfopen::handle::jobs::{JobDetail, JobView, NewJob};
 use halfopen::store::jobs::JobFilter;
-use halfopen_core::job::{CommandRequest, JobId, JobRequest, JobResult, JobState, Reason, What};
+use halfopen_core::job::{CLAIMS_LOST_MAX, CommandRequest, JobId, JobRequest, JobResult, JobState, Reason, What};
 use rustix::process::Signal;
 
 use crate::sandbox::{Ran, Sandbox, alive, finished, send, until, wait_for};
@@ -345,6 +345,73 @@ fn a_job_that_kills_its_worker_ends_with_a_person() {
     until("the others are done", || {
         drain(&sandbox, &["--max-wait", "2s"]);
         good.iter().all(|id| state(&sandbox, *id) == JobState::Done)
+    });
+    is_sound(&sandbox);
+}
+
+/// Starts a drain that is killed before it has sent the job it claimed, and waits until that is seen. The cheap command
+/// before a probe is tried between the two, and hangs.
+fn killed_before_sending(sandbox: &Sandbox, id: JobId) {
+    let mut child = sandbox.halfopen(&["drain", "--once", "--max-wait", "20s"]).spawn().expect("halfopen starts");
+    until("the cheap command runs", || sandbox.path("pinged").exists());
+    send(&child, Signal::KILL);
+    child.wait().expect("it is gone");
+    std::fs::remove_file(sandbox.path("pinged")).expect("a file");
+    until("the lease is over", || {
+        finished(&mut sandbox.halfopen(&["status"]));
+        state(sandbox, id) != JobState::Running
+    });
+}
+
+/// Queues a job that may be attempted once, before a dependency whose cheap command hangs.
+fn queued_behind_a_cheap_command() -> (Sandbox, JobId) {
+    let policy = POLICY.replace("max_attempts: 3", "max_attempts: 1");
+    let sandbox = down(&format!("{policy}\n{SHORT}\nprobe: [ping]").replace("lease_sec: 1\n", "lease_sec: 0.5\n"), "");
+    sandbox.command("ping", "touch $D/pinged; while [ -d $D ] && [ ! -e $D/go ]; do sleep 0.05; done");
+    let id = queue(&sandbox, &["-n"], &["a"]);
+    heal(&sandbox);
+    (sandbox, id)
+}
+
+/// S046: what was never sent was never attempted, also where one attempt is all there is.
+#[test]
+fn a_drain_that_is_killed_before_it_sends_costs_the_job_nothing() {
+    let (sandbox, id) = queued_behind_a_cheap_command();
+    for _ in 0..2 {
+        killed_before_sending(&sandbox, id);
+        assert_eq!(state(&sandbox, id), JobState::Queued);
+    }
+    std::fs::write(sandbox.path("go"), "").expect("a file");
+    until("it is done", || {
+        drain(&sandbox, &["--max-wait", "20s"]);
+        state(&sandbox, id) == JobState::Done
+    });
+    let job = detail(&sandbox, id).view.job;
+    assert_eq!((job.attempts(), job.sent(), job.interrupted()), (0, 1, 2));
+    assert_eq!(sandbox.calls().iter().filter(|(_, word)| word == "a").count(), 1);
+    is_sound(&sandbox);
+}
+
+/// S046: what ends whoever prepares it is taken away from them, with a reason of its own; and it may be requeued without
+/// a licence, as nothing was executed.
+#[test]
+fn a_job_that_loses_worker_after_worker_before_it_is_sent_ends_with_a_person() {
+    let (sandbox, id) = queued_behind_a_cheap_command();
+    for _ in 0..CLAIMS_LOST_MAX {
+        assert_eq!(state(&sandbox, id), JobState::Queued);
+        killed_before_sending(&sandbox, id);
+    }
+    let job = detail(&sandbox, id).view.job;
+    assert_eq!((job.state(), job.reason()), (JobState::ManualReview, Some(Reason::ClaimsLost)));
+    assert_eq!((job.attempts(), job.sent(), job.may_have_run()), (0, 0, false));
+    let list = finished(&mut sandbox.halfopen(&["jobs", "list", "--state", "manual_review"]));
+    assert!(list.stdout.contains("claims lost; a person must decide"), "{}", list.stdout);
+    is_sound(&sandbox);
+    std::fs::write(sandbox.path("go"), "").expect("a file");
+    assert_eq!(finished(&mut sandbox.halfopen(&["jobs", "requeue", &id.to_string()])).code, 0);
+    until("it is done", || {
+        drain(&sandbox, &["--max-wait", "20s"]);
+        state(&sandbox, id) == JobState::Done
     });
     is_sound(&sandbox);
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::ledger::{audited, becomes, invoices, job, queueing, send, state, word};
+use crate::ledger::{all_done, audited, becomes, invoices, job, opened, opens_for, queueing, send, state, word};
 use crate::stub::{Reply, Stub};
 use crate::world::{Gateway, Starting, gateway, until};
 
@@ -55,6 +55,34 @@ fn a_killed_worker_leaves_its_job_to_a_person() {
     let shown = becomes(&gateway, &id, "manual_review");
     assert_eq!((&shown["reason"], &shown["may_have_run"]), (&"worker_died".into(), &true.into()));
     assert_eq!(invoices(&stub)["inv-1"], 1);
+    audited(&gateway);
+}
+
+/// S046: with one attempt allowed, a killed gateway costs nothing to jobs that it had claimed and not sent.
+#[test]
+fn a_gateway_that_is_killed_before_it_sends_costs_its_jobs_nothing() {
+    let (stub, health) = (Stub::start(), Stub::start());
+    // Asked between the claim of a probe and its sending.
+    health.always(Reply::new().hang());
+    let circuit = opens_for(0.2).replace("half_open_max_calls", "probe_lease_sec: 1, half_open_max_calls");
+    let keys = format!("lease_sec: 1\nprobe: {}/health\n{circuit}", health.url());
+    let mut gateway = opened(&stub, &queueing(&keys));
+    let ids: Vec<String> = (0..3).map(|n| asynchronous(&gateway, &format!("inv-{n}"))).collect();
+    until("a probe is under way", || health.seen().len() == 1);
+    // What may not be repeated is a probe alone.
+    let claimed: Vec<_> = ids.iter().filter(|id| state(&gateway, id) == "running").collect();
+    assert_eq!(claimed.len(), 1);
+    let again = Starting::beside(&gateway);
+    gateway.signal(Signal::KILL);
+    gateway.ended();
+    health.always(Reply::ok("{}"));
+    let gateway = again.start();
+    all_done(&gateway, &ids);
+    for id in claimed {
+        let shown = job(&gateway, id);
+        assert_eq!((&shown["attempts"], &shown["sent"], &shown["interrupted"]), (&0.into(), &1.into(), &1.into()));
+    }
+    assert!(invoices(&stub).values().all(|times| *times == 1));
     audited(&gateway);
 }
 

@@ -22,6 +22,8 @@ pub enum Reason {
     HintBeyondTtl,
     /// Its attempts are used up.
     AttemptsUsed,
+    /// One worker after the other ended with it in their hands, before they had begun to send it.
+    ClaimsLost,
     /// Waiting does not heal what it failed with.
     Permanent,
     /// The dependency said not to try again.
@@ -36,7 +38,7 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::WorkerDied,
         Self::Shutdown,
         Self::NotStarted,
@@ -45,6 +47,7 @@ impl Reason {
         Self::TtlOver,
         Self::HintBeyondTtl,
         Self::AttemptsUsed,
+        Self::ClaimsLost,
         Self::Permanent,
         Self::Forbidden,
         Self::Healing,
@@ -64,6 +67,7 @@ impl Reason {
             Self::TtlOver => "ttl_over",
             Self::HintBeyondTtl => "hint_beyond_ttl",
             Self::AttemptsUsed => "attempts_used",
+            Self::ClaimsLost => "claims_lost",
             Self::Permanent => "permanent",
             Self::Forbidden => "forbidden",
             Self::Healing => "healing",

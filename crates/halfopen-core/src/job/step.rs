@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::{Entry, Job, JobState, LastVerdict, Reason, Safety, Stage, What};
+use super::{CLAIMS_LOST_MAX, Entry, Job, JobState, LastVerdict, Reason, Safety, Stage, What};
 use crate::chance::Chance;
 use crate::event::By;
 use crate::policy::{OnExpiry, Policy};
@@ -285,6 +285,7 @@ impl Job {
             }
             *sending_at = Some(now);
         }
+        self.claims_lost = 0;
         self.sent = self.sent.saturating_add(1);
         self.first_sent_at = self.first_sent_at.or(Some(now));
         Ok(self.under_lease(What::Sending, JobState::Running, now))
@@ -326,18 +327,26 @@ impl Job {
             return None;
         }
         let (grant, worker) = (self.grant, self.worker());
-        self.may_have_run |= self.is_sending();
+        // A claim that was not noted was not sent: it is no attempt, and is bounded by itself.
+        let charged = self.is_sending();
+        self.may_have_run |= charged;
         self.interrupted = self.interrupted.saturating_add(1);
-        self.attempts = self.attempts.saturating_add(1);
+        self.attempts = self.attempts.saturating_add(u32::from(charged));
+        self.claims_lost = self.claims_lost.saturating_add(u32::from(!charged));
+        let (so_often, most, used_up) = if charged {
+            (self.attempts, policy.retry.max_attempts.get(), Reason::AttemptsUsed)
+        } else {
+            (self.claims_lost, CLAIMS_LOST_MAX, Reason::ClaimsLost)
+        };
         let entry = if self.may_have_run && self.repeatable(policy, now) == Repeatable::No {
             self.review(Reason::WorkerDied, now)
-        } else if self.attempts >= policy.retry.max_attempts.get() {
-            self.review(Reason::AttemptsUsed, now)
+        } else if so_often >= most {
+            self.review(used_up, now)
         } else {
-            let wait = crate::backoff::wait(&policy.retry.backoff, self.attempts, chance);
+            let wait = crate::backoff::wait(&policy.retry.backoff, so_often, chance);
             self.give_back(Reason::WorkerDied, Some(now + wait), now)
         };
-        Some(Entry { grant: Some(grant), worker, charged: true, ..entry })
+        Some(Entry { grant: Some(grant), worker, charged, ..entry })
     }
 
     fn unblock(&mut self, now: Timestamp) -> Option<Entry> {
@@ -355,6 +364,7 @@ impl Job {
         self.stage = Stage::Queued { not_before: None, behind };
         self.attempts = 0;
         self.interrupted = 0;
+        self.claims_lost = 0;
         self.failed_probes = 0;
         // The operator has taken it on himself. A key that still lives protects for what is left of its lifetime only.
         self.may_have_run = false;

@@ -37,6 +37,8 @@ struct StoredJob {
     #[serde(default, skip_serializing_if = "is_default")]
     interrupted: u32,
     #[serde(default, skip_serializing_if = "is_default")]
+    claims_lost: u32,
+    #[serde(default, skip_serializing_if = "is_default")]
     sent: u32,
     #[serde(default, skip_serializing_if = "is_default")]
     may_have_run: bool,
@@ -152,6 +154,7 @@ pub fn encode_job(job: &Job) -> String {
         grant: job.grant,
         attempts: job.attempts,
         interrupted: job.interrupted,
+        claims_lost: job.claims_lost,
         sent: job.sent,
         may_have_run: job.may_have_run,
         first_sent: job.first_sent_at.map(Timestamp::as_millis),
@@ -206,6 +209,7 @@ pub fn decode_job(text: &str, place: CircuitId, account: Option<CircuitId>) -> R
         grant: stored.grant,
         attempts: stored.attempts,
         interrupted: stored.interrupted,
+        claims_lost: stored.claims_lost,
         sent: stored.sent,
         may_have_run: stored.may_have_run,
         first_sent_at: stored.first_sent.map(at),

@@ -6,8 +6,8 @@ use std::time::Duration;
 use halfopen_core::chance::Chance;
 use halfopen_core::event::By;
 use halfopen_core::job::{
-    Admitted, CommandRequest, Entrance, Entry, HttpRequest, IllegalStep, Job, JobId, JobRequest, JobResult, JobState,
-    Reason, ReleaseCause, Safety, Sent, Shelf, Step, Terms, What, is_worth_queueing,
+    Admitted, CLAIMS_LOST_MAX, CommandRequest, Entrance, Entry, HttpRequest, IllegalStep, Job, JobId, JobRequest,
+    JobResult, JobState, Reason, ReleaseCause, Safety, Sent, Shelf, Step, Terms, What, is_worth_queueing,
 };
 use halfopen_core::outcome::{Exit, Reached};
 use halfopen_core::policy::{Jitter, OnExpiry, Policy, Replay, Surface};
@@ -320,22 +320,57 @@ fn a_dead_worker_leaves_a_job_that_is_seen(safety: Safety, noted: bool, to: JobS
     let over = job.next_wake().unwrap();
     let entry = step(&mut job, Step::PassTime, over).unwrap().unwrap();
     assert_eq!((job.state(), job.reason(), job.interrupted()), (to, reason, 1));
-    assert_eq!((entry.reason, entry.charged, entry.worker.as_deref()), (Some(Reason::WorkerDied), true, Some("w")));
+    assert_eq!((entry.reason, entry.charged, entry.worker.as_deref()), (Some(Reason::WorkerDied), noted, Some("w")));
+    assert_eq!((job.attempts(), job.claims_lost()), (u32::from(noted), u32::from(!noted)));
+}
+
+/// Lets a job lose its worker under the lease `grant`, before or after the note.
+fn loses_its_worker(job: &mut Job, policy: &Policy, grant: u64, noted: bool) {
+    let mut step = |step, now| job.step(policy, step, now, Chance::from_seed(1)).unwrap();
+    let now = NOON + secs(grant * 90);
+    step(Step::PassTime, now);
+    step(Step::Claim { worker: "w", grant }, now);
+    if noted {
+        step(Step::NoteSending { grant }, now);
+    }
+    step(Step::PassTime, now + policy.circuit.lease);
 }
 
 /// S046: work that kills its worker is limited like any other failure.
 #[test]
 fn a_job_that_kills_its_workers_is_taken_away_from_them() {
     let mut job = queued(Safety::Idempotent);
-    let mut now = NOON;
     for grant in 1..=3 {
-        now = job.not_before().unwrap_or(now);
-        step(&mut job, Step::Claim { worker: "w", grant }, now).unwrap();
-        now = job.next_wake().unwrap();
-        step(&mut job, Step::PassTime, now).unwrap();
+        assert_eq!(job.state(), JobState::Queued);
+        loses_its_worker(&mut job, &policy(), grant, true);
     }
     assert_eq!((job.state(), job.reason()), (JobState::ManualReview, Some(Reason::AttemptsUsed)));
-    assert_eq!(job.interrupted(), 3);
+    assert_eq!((job.interrupted(), job.attempts()), (3, 3));
+}
+
+/// S046: what was never sent was never attempted; but what ends whoever prepares it ends them a bounded number of times.
+#[test]
+fn lost_claims_that_were_never_sent_are_no_attempts_and_bounded_by_themselves() {
+    let mut policy = policy();
+    policy.retry.max_attempts = NonZeroU32::MIN;
+    policy.retry.backoff.max = secs(30);
+    let mut job = queued(Safety::Unsafe);
+    for grant in 1..u64::from(CLAIMS_LOST_MAX) {
+        loses_its_worker(&mut job, &policy, grant, false);
+        assert_eq!((job.state(), job.attempts(), u64::from(job.claims_lost())), (JobState::Queued, 0, grant));
+    }
+    let mut sent = job.clone();
+    loses_its_worker(&mut job, &policy, 10, false);
+    assert_eq!((job.state(), job.reason()), (JobState::ManualReview, Some(Reason::ClaimsLost)));
+    assert_eq!((job.attempts(), job.sent(), job.may_have_run()), (0, 0, false));
+    // A person may send it again without a licence: nothing was executed.
+    step(&mut job, requeue(false), NOON + secs(3600)).unwrap();
+    assert_eq!((job.state(), job.claims_lost(), job.interrupted()), (JobState::Queued, 0, 0));
+    // One that comes to be sent has shown that it can be prepared.
+    policy.replay = Replay::Always;
+    policy.retry.max_attempts = NonZeroU32::new(2).unwrap();
+    loses_its_worker(&mut sent, &policy, 10, true);
+    assert_eq!((sent.state(), sent.attempts(), sent.claims_lost()), (JobState::Queued, 1, 0));
 }
 
 /// S166.
@@ -541,6 +576,7 @@ proptest! {
                         prop_assert_eq!(wakes.is_some_and(|at| at <= now), job != before);
                     }
                     unknown |= was_sending && job != before;
+                    prop_assert!(was_sending || job.attempts() == before.attempts(), "charged, and not sent");
                     check(&before, &job, &result)?;
                     continue;
                 }
@@ -580,6 +616,7 @@ fn check(before: &Job, after: &Job, result: &Result<Option<Entry>, IllegalStep>)
         prop_assert_eq!(before, after);
     }
     prop_assert!(after.grant() >= before.grant());
+    prop_assert!(after.claims_lost() < CLAIMS_LOST_MAX || after.state() != JobState::Queued);
     prop_assert!(after.attempts() <= policy().retry.max_attempts.get() || after.state() == JobState::ManualReview);
     match result {
         Ok(Some(entry)) => {

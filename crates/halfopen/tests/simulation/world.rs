@@ -12,7 +12,7 @@ use halfopen::handle::{Handle, Route};
 use halfopen::store::Location;
 use halfopen_core::circuit_id::CircuitId;
 use halfopen_core::event::State;
-use halfopen_core::job::{HttpRequest, JobId, JobRequest, JobState, Safety, Terms};
+use halfopen_core::job::{HttpRequest, JobId, JobRequest, JobState, Reason, Safety, Terms};
 use halfopen_core::pair::{Answer, Pass};
 use halfopen_core::permit::{Ask, PermitKind};
 use halfopen_core::policy::{OnExpiry, Policy, Replay, Surface};
@@ -674,8 +674,12 @@ impl World {
         assert!(report.is_good(), "{:?}", report.wrong);
         assert_eq!(report.jobs, self.jobs.len() as u64, "what was accepted is what there is");
         for (id, work) in &self.jobs {
-            let state = door.job(*id).unwrap().unwrap().view.job.state();
+            let job = door.job(*id).unwrap().unwrap().view.job;
+            let state = job.state();
             let times = self.dependency.done.get(work).copied().unwrap_or(0);
+            assert!(job.attempts() <= job.sent(), "job {id} is charged for what was never sent");
+            let reason = job.reason();
+            assert!(job.sent() > 0 || reason != Some(Reason::AttemptsUsed), "job {id} used up what it never had");
             match state {
                 JobState::Done => {
                     self.seen.done += 1;

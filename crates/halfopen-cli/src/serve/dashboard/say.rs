@@ -153,6 +153,7 @@ impl Say {
             Reason::TtlOver => w.job_ttl_over,
             Reason::HintBeyondTtl => w.job_hint_beyond_ttl,
             Reason::AttemptsUsed => w.job_attempts_used,
+            Reason::ClaimsLost => w.job_claims_lost,
             Reason::Permanent => w.job_permanent,
             Reason::Forbidden => w.job_forbidden,
             Reason::Healing => w.job_healing,

@@ -314,7 +314,7 @@ fn audit_step(txn: &Txn<'_>, after: u64, report: &mut AuditReport) -> Result<Opt
 }
 
 /// Returns what is wrong with a history: it begins with the acceptance, each entry begins where the one before it ended,
-/// and the last ends where the job is.
+/// it shows as many sendings and charged attempts as the job counts, and the last ends where the job is.
 fn broken(row: &JobRow, history: &[Entry]) -> Option<String> {
     if history.len() != row.entries as usize {
         return Some(format!("it has {} entries, {} were written", history.len(), row.entries));
@@ -328,6 +328,15 @@ fn broken(row: &JobRow, history: &[Entry]) -> Option<String> {
         if entry.from != Some(before.to) {
             return Some(format!("`{}` does not begin where `{}` ended", entry.what.as_str(), before.what.as_str()));
         }
+    }
+    let since = history.iter().rposition(|entry| entry.what == What::Requeued).unwrap_or_default();
+    let charged = history.iter().skip(since).filter(|entry| entry.charged).count();
+    if charged != row.job.attempts() as usize {
+        return Some(format!("it shows {charged} attempts that were charged, the job says {}", row.job.attempts()));
+    }
+    let sent = history.iter().filter(|entry| entry.what == What::Sending).count();
+    if sent != row.job.sent() as usize {
+        return Some(format!("it shows {sent} sendings, the job says {}", row.job.sent()));
     }
     let last = history.last()?;
     (last.to != row.job.state()).then(|| format!("it ends with {}, the job is {}", last.to, row.job.state()))

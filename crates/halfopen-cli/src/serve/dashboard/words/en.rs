@@ -260,6 +260,7 @@ pub(in crate::serve::dashboard) const EN: Words = Words {
     job_ttl_over: "its time to live is over",
     job_hint_beyond_ttl: "the dependency stated a time beyond its time to live",
     job_attempts_used: "its attempts are used up",
+    job_claims_lost: "worker after worker ended before it was sent",
     job_permanent: "waiting does not heal what it failed with",
     job_forbidden: "the dependency said not to try again",
     job_healing: "it failed in a way that waiting heals",

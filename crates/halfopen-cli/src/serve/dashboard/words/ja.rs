@@ -261,6 +261,7 @@ pub(in crate::serve::dashboard) const JA: Words = Words {
     job_ttl_over: "有効期限切れ",
     job_hint_beyond_ttl: "待機指示が有効期限を超過",
     job_attempts_used: "試行回数の上限",
+    job_claims_lost: "送信前に実行者が相次いで停止",
     job_permanent: "待っても直らない失敗",
     job_forbidden: "再試行を禁止された",
     job_healing: "待てば直る失敗",

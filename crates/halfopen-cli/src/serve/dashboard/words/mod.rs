@@ -61,7 +61,7 @@ words! {
     jobs_kept, n_probes_failed, job, no_jobs, pages, first_page, next_page, accepted, expires, not_before,
     held_by, ended, attempts, n_sent_charged, last_verdict, result, does, account, reason, what_came_back,
     n_bytes, cut, timed_out, not_run, stated, again_at, key, may_have_run, may_have_run_short, job_worker_died, job_shutdown,
-    job_not_started, job_unknown_end, job_work_shown, job_ttl_over, job_hint_beyond_ttl, job_attempts_used,
+    job_not_started, job_unknown_end, job_work_shown, job_ttl_over, job_hint_beyond_ttl, job_attempts_used, job_claims_lost,
     job_permanent, job_forbidden, job_healing, job_policy, job_operator, what_accepted, what_claimed,
     what_sending, what_returned, what_ended, what_unblocked, what_requeued, what_resolved, what_cancelled,
     what_late, policy_from, policy_built_in, rules_circuit, rules_retry, rules_on_open, rules_ways, by_pack,
