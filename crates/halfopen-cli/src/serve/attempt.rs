@@ -65,6 +65,9 @@ pub(super) struct Limits {
     pub(super) idle: Option<Duration>,
 }
 
+/// Who says that what came is no HTTP answer.
+pub(super) const ANSWER_INVALID: &str = "halfopen/answer-invalid";
+
 /// What an attempt came to.
 #[derive(Debug)]
 pub(super) enum Ended {
@@ -544,7 +547,8 @@ pub(super) fn lost_verdict(lost: &Lost, raced: bool) -> Verdict {
     if !lost.sent {
         return plain(Class::ConnectionFailure, "halfopen/not-sent", reached, "connection", &why);
     }
-    let mut verdict = plain(Class::ServerError, "halfopen/no-answer", reached, "connection", &why);
+    let rule = if lost.cause.is_parse() { ANSWER_INVALID } else { "halfopen/no-answer" };
+    let mut verdict = plain(Class::ServerError, rule, reached, "connection", &why);
     if raced {
         // Servers close idle connections; meeting one in that moment is no outage.
         verdict.about = About::Nobody;

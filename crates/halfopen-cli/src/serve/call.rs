@@ -29,7 +29,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, Version};
 use hyper::body::Incoming;
 
 use super::access::CALLER;
-use super::attempt::{Attempt, Ended, Failed, Limits, Sendable};
+use super::attempt::{ANSWER_INVALID, Attempt, Ended, Failed, Limits, Sendable};
 use super::body::Body;
 use super::credentials::{Credential, Missing};
 use super::dependency::Dependency;
@@ -593,6 +593,7 @@ impl<'a> Call<'a> {
                 self.problem(Kind::OutcomeUnknown, text)
             }
             Class::Timeout => self.problem(Kind::Timeout, format!("{shown}.")),
+            _ if verdict.rule == ANSWER_INVALID => self.problem(Kind::AnswerInvalid, format!("{shown}.")),
             _ => self.problem(Kind::AnswerLost, format!("{shown}.")),
         };
         problem.class(verdict.class.as_str()).circuit(&self.judges.route.place.to_string(), None)

@@ -51,6 +51,23 @@ fn an_answer_that_never_comes_is_a_failure(reply: &dyn Fn() -> Reply) {
     gateway.becomes("up", "open");
 }
 
+/// Whoever sends what is no HTTP answer is not somebody whose answer was lost: it is the wrong port, or a broken server.
+#[test_case(b"SSH-2.0-OpenSSH_9.9\r\n"; "another protocol")]
+#[test_case(b"HTTP/1.1 abc OK\r\n\r\n"; "no status")]
+#[test_case(b"HTTP/1.1 200 OK\r\na b: c\r\n\r\n"; "no name of a field")]
+fn what_is_no_answer_is_told_as_such(bytes: &[u8]) {
+    let stub = Stub::start();
+    let gateway = gateway(&stub, BREAKER);
+    stub.always(Reply::new().send(bytes).close());
+    for _ in 0..3 {
+        let answer = gateway.get("/d/up/x");
+        assert_eq!(answer.problem(), "answer_invalid", "{}", answer.text());
+        assert_eq!(answer.status, 502);
+        assert_eq!(answer.field("x-should-retry"), Some("false"));
+    }
+    gateway.becomes("up", "open");
+}
+
 #[test_case(&|| Reply::new().reset(); "reset before the head")]
 #[test_case(&|| Reply::new().close(); "closed before the head")]
 fn the_end_of_a_post_without_an_answer_is_unknown(reply: &dyn Fn() -> Reply) {
