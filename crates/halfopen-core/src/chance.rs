@@ -55,4 +55,13 @@ mod tests {
         let mean = draws.iter().sum::<f64>() / 1000.0;
         assert!((0.45..0.55).contains(&mean), "mean {mean}");
     }
+
+    /// The first three numbers of SplitMix64 from this seed, as its reference implementation gives them.
+    #[test]
+    fn bits_are_those_of_splitmix64() {
+        const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+        let first = |n: u64| Chance::from_seed(1_234_567_u64.wrapping_add(STEP.wrapping_mul(n))).bits();
+        let known = [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423];
+        assert_eq!([first(0), first(1), first(2)], known);
+    }
 }

@@ -95,3 +95,17 @@ pub struct HttpOutcome<'a> {
     /// How long it took.
     pub elapsed: Duration,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_excerpt_is_as_long_as_the_text_it_is_of() {
+        let cut = Excerpt { head: b"abc", tail: b"yz", omitted_bytes: 40 };
+        assert_eq!(cut.len(), 45);
+        assert!(!cut.is_empty());
+        assert!(Excerpt::whole(b"").is_empty());
+        assert!(!Excerpt { omitted_bytes: 1, ..Excerpt::default() }.is_empty());
+    }
+}

@@ -142,3 +142,25 @@ pub enum Admission {
     /// Do not go.
     Refused(Refusal),
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reports, metrics and problem documents say these words; callers branch on them.
+    #[test]
+    fn every_reason_has_its_word() {
+        use RefusalReason::{Held, Open, ProbesOut, Ramp, Throttled};
+        let words = [Open, ProbesOut, Throttled, Ramp, Held].map(RefusalReason::as_str);
+        assert_eq!(words, ["open", "probes_out", "throttled", "ramp", "held"]);
+    }
+
+    #[test]
+    fn a_refusal_lasts_from_now_to_its_end() {
+        let now = Timestamp::from_millis(1_000);
+        let refusal = |retry_at| Refusal::new(RefusalReason::Open, retry_at);
+        assert_eq!(refusal(Some(now + Duration::from_secs(9))).wait(now), Some(Duration::from_secs(9)));
+        assert_eq!(refusal(Some(now)).wait(now + Duration::from_secs(1)), Some(Duration::ZERO));
+        assert_eq!(refusal(None).wait(now), None);
+    }
+}

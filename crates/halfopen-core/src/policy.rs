@@ -327,3 +327,25 @@ const fn count(n: u32) -> NonZeroU32 {
         None => NonZeroU32::MIN,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_action_has_the_word_of_the_policy_file() {
+        use OnOpenAction::{Cache, FailFast, Fallback, ManualReview, Queue};
+        let words = [Queue, ManualReview, Cache, Fallback, FailFast].map(OnOpenAction::as_str);
+        assert_eq!(words, ["queue", "manual_review", "cache", "fallback", "fail_fast"]);
+    }
+
+    /// docs/policy.md gives these as the defaults.
+    #[test]
+    fn what_is_kept_without_a_policy_is_what_the_docs_say() {
+        let policy = Policy::built_in("any", Surface::Run);
+        assert_eq!(policy.stdout_hold_bytes_max, 1_073_741_824, "1 GiB");
+        assert_eq!(policy.replay_body_bytes_max, 8_388_608, "8 MiB");
+        assert_eq!(policy.journal_keep, Duration::from_secs(2_592_000), "30 days");
+        assert_eq!(policy.hint_ceiling, Duration::from_secs(691_200), "192 hours");
+    }
+}

@@ -176,5 +176,8 @@ mod tests {
         let set = Deadline::after(now, Duration::from_secs(60));
         assert_eq!(set.extended(now, now + Duration::from_secs(1)), set);
         assert_eq!(set.extended(now, now + Duration::from_secs(61)).lasting_ms, 61_000);
+        // The same instant, told again later, is the same deadline: it is not cut shorter after a reboot.
+        let again = now + Duration::from_secs(20);
+        assert_eq!(set.extended(again, now + Duration::from_secs(60)), set);
     }
 }

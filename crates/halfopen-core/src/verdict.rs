@@ -311,4 +311,22 @@ mod tests {
         }
         assert_eq!("overload".parse::<Class>(), Err(UnknownClass("overload".into())));
     }
+
+    #[test]
+    fn a_class_is_shown_as_its_name_in_any_width() {
+        assert_eq!(format!("[{:>9}] [{:<5}]", Class::Timeout, Class::Auth), "[  timeout] [auth ]");
+    }
+
+    /// `--json` and reports say these words; scripts branch on them.
+    #[test]
+    fn every_source_and_every_kind_of_evidence_has_its_word() {
+        use HintSource::{Body, MillisHeader, PackDefault, ResetHeader, RetryAfter, Text};
+        let sources = [MillisHeader, RetryAfter, Body, ResetHeader, Text, PackDefault].map(HintSource::as_str);
+        assert_eq!(sources, ["millis_header", "retry_after", "body", "reset_header", "text", "pack_default"]);
+        use EvidenceKind as Kind;
+        let kinds = [Kind::Code, Kind::Limiter, Kind::Counter, Kind::Envelope, Kind::Text, Kind::Status, Kind::Nothing];
+        let words = ["code", "limiter", "counter", "envelope", "text", "status", "nothing"];
+        assert_eq!(kinds.map(EvidenceKind::as_str), words);
+        assert!(kinds.is_sorted(), "strongest first");
+    }
 }
