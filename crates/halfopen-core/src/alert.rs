@@ -35,6 +35,10 @@ pub const CHANNELS: &str = "halfopen-alerts";
 /// What stands behind a dependency's name in the circuits that only watch; nobody is told about those.
 pub const SHADOW: &str = "~observe";
 
+/// What stands in the names of dependencies that a running gateway makes for a rehearsal, between the name of the one
+/// that is rehearsed and what tells rehearsals apart. No policy may name such a one, and nobody is told about them.
+pub const DRILL: &str = "~drill-";
+
 /// One that comes back so soon after its end is the same incident.
 pub const FOLD: Duration = Duration::from_secs(10 * 60);
 
@@ -348,7 +352,7 @@ fn too_old(alert: &AlertRecord, now: Timestamp) -> bool {
 
 /// Returns what a record means, if a person may need to hear of it.
 fn meaning(record: &EventRecord) -> Option<Meaning> {
-    if record.dependency.ends_with(SHADOW) {
+    if record.dependency.ends_with(SHADOW) || record.dependency.contains(DRILL) {
         return None;
     }
     if record.dependency == CHANNELS {

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use halfopen_core::alert::DRILL;
 use halfopen_core::policy::ProbeWith;
 
 use super::finding::Level;
@@ -71,6 +72,13 @@ impl Reader<'_> {
             Kind::Text => self.line(node, key.path).map(Written::Text),
             Kind::Name => {
                 let name = self.line(node, key.path)?;
+                if name.contains(DRILL) {
+                    let message =
+                        format!("`{}` is `{}`; names with `{DRILL}` in them are those of rehearsals", key.path, name);
+                    let help = Some("write a name without it".to_owned());
+                    self.remark(Level::Error, &node.span, message, help);
+                    return None;
+                }
                 match halfopen_core::circuit_id::CircuitId::whole(&name) {
                     Ok(_) => Some(Written::Text(name)),
                     Err(_) => self.out_of_range(key, node),

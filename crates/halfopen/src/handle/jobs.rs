@@ -41,6 +41,7 @@
 mod claim;
 mod enqueue;
 mod look;
+mod forget;
 pub(super) mod notices;
 mod operate;
 mod sweep;
@@ -64,6 +65,7 @@ use crate::store::{Store, StoreError, Txn};
 
 pub use claim::{Claim, Lease};
 pub use enqueue::{Accepted, EnqueueError, JobKey, NewJob, Receipt};
+pub use forget::Forgotten;
 pub use look::{AuditReport, JobDetail, JobPage, JobView};
 pub use work::{Ended, Ending};
 

@@ -382,6 +382,11 @@ impl Txn<'_> {
         on_draft!(&mut self.draft, draft => draft.remove_job(row))
     }
 
+    /// Removes the lanes of a dependency in which no job lies, with their figures.
+    pub(crate) fn remove_empty_lanes(&mut self, dependency: &str) -> Result<(), StoreError> {
+        on_draft!(&mut self.draft, draft => draft.remove_empty_lanes(dependency))
+    }
+
     /// Returns the oldest job of a lane on a shelf.
     pub(crate) fn first_on_shelf(&self, lane: LaneId, shelf: Shelf) -> Result<Option<JobRow>, StoreError> {
         let shelf = shelf_number(shelf, JobState::Queued);

@@ -215,6 +215,10 @@ impl Draft<'_> {
         self.kept.jobs.new_lane(place, account, kind, &mut self.undo)
     }
 
+    pub(super) fn remove_empty_lanes(&mut self, dependency: &str) {
+        self.kept.jobs.remove_empty_lanes(dependency, &mut self.undo);
+    }
+
     pub(super) fn insert_job(&mut self, row: JobRow, entry: &Entry) -> JobId {
         self.kept.jobs.insert(row, entry, &mut self.undo)
     }

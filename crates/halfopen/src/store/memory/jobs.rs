@@ -55,10 +55,17 @@ impl Jobs {
         undo: &mut Vec<Undo>,
     ) -> LaneId {
         undo.push(Undo::Lanes(self.lanes.clone()));
-        let id = LaneId(i64::try_from(self.lanes.len()).unwrap_or(i64::MAX));
+        let id = LaneId(self.lanes.last().map_or(0, |last| last.id.0.saturating_add(1)));
         let tally = Tally::default();
         self.lanes.push(Lane { id, place: place.clone(), account: account.cloned(), kind: kind.cloned(), tally });
         id
+    }
+
+    pub(super) fn remove_empty_lanes(&mut self, dependency: &str, undo: &mut Vec<Undo>) {
+        undo.push(Undo::Lanes(self.lanes.clone()));
+        let by_shelf = &self.by_shelf;
+        let has_jobs = |id: LaneId| by_shelf.range((id, i64::MIN, 0)..=(id, i64::MAX, u64::MAX)).next().is_some();
+        self.lanes.retain(|lane| lane.place.dependency() != dependency || has_jobs(lane.id));
     }
 
     pub(super) fn insert(&mut self, mut row: JobRow, entry: &Entry, undo: &mut Vec<Undo>) -> JobId {

@@ -90,6 +90,20 @@ impl Draft<'_> {
         Ok(id)
     }
 
+    pub(in crate::store) fn remove_empty_lanes(&mut self, dependency: &str) -> Result<(), StoreError> {
+        self.execute(
+            "DELETE FROM lanes WHERE dependency = ?1 AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.lane = lanes.id)",
+            [dependency],
+        )?;
+        // They are read anew by whoever needs them; what moved in one that is gone moves nothing.
+        let left = self.read_lanes()?;
+        self.lanes.moved.retain(|id, _| left.iter().any(|lane| lane.id == *id));
+        if let Some(lanes) = self.lanes.read.get_mut() {
+            lanes.retain(|lane| left.iter().any(|known| known.id == lane.id));
+        }
+        Ok(())
+    }
+
     pub(in crate::store) fn insert_job(&mut self, mut row: JobRow, entry: &Entry) -> Result<JobId, StoreError> {
         self.execute(
             "INSERT INTO jobs (mark, lane, shelf, wake_at_ms, bytes, entries, scope, order_key, line, form, caller, key, \
