@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::BoolishValueParser;
 use halfopen::activation::{self, Figures, Summary};
+use halfopen_core::alert::DRILL;
 use halfopen_core::policy::Surface;
 use serde_json::{Map, Value, json};
 
@@ -44,7 +45,8 @@ pub(super) fn run(shared: &Shared, args: &ReportArgs) -> Done {
     let mut dependencies: BTreeMap<String, Summary> =
         place.config.dependencies.keys().map(|name| (name.clone(), Summary::default())).collect();
     let any_line = !report.dependencies.is_empty();
-    dependencies.extend(report.dependencies);
+    // Rehearsals are in the file like everything else, and say nothing about the night.
+    dependencies.extend(report.dependencies.into_iter().filter(|(name, _)| !name.contains(DRILL)));
     if args.json {
         let list: Vec<Value> = dependencies.iter().map(|(name, summary)| as_json(name, summary)).collect();
         out::json(&list)?;

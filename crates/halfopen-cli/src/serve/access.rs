@@ -168,7 +168,7 @@ impl Access {
         headers.remove(CALLER);
         if !self.callers.is_set() {
             // The policy may have gained a credential since the start.
-            if !arrival.local && !dependency.wiring.credentials.is_empty() {
+            if !arrival.local && dependency.adds_credential() {
                 let detail = "Halfopen adds a credential to these calls, and this listener is reached from other machines. \
                               Start it with --caller-token-file FILE.";
                 return Err(Problem::new(Kind::TokenRefused, detail).dependency(&dependency.name));

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
+use halfopen_core::alert::DRILL;
 
 use super::access::PublicHost;
 use crate::duration;
@@ -120,6 +121,9 @@ impl FromStr for NamedUrl {
 
     fn from_str(word: &str) -> Result<Self, Self::Err> {
         match word.split_once('=') {
+            Some((name, _)) if name.contains(DRILL) => {
+                Err(format!("names with `{DRILL}` in them are those of rehearsals; name it without"))
+            }
             Some((name, url)) if !name.is_empty() && !url.is_empty() => {
                 Ok(Self { name: name.to_owned(), url: url.to_owned() })
             }

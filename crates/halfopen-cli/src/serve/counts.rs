@@ -314,6 +314,13 @@ impl Register {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(all.entry(dependency.to_owned()).or_default())
     }
+
+    /// Forgets the counts of a dependency that was made for a while, unless somebody is still to write them down.
+    pub(super) fn forget_unless(&self, dependency: &str, wanted: &[String]) {
+        if !wanted.iter().any(|name| name == dependency) {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(dependency);
+        }
+    }
 }
 
 #[cfg(test)]

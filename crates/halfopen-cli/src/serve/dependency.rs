@@ -13,6 +13,7 @@ use http::header::HeaderName;
 use super::budget::Budget;
 use super::counts::Counts;
 use super::credentials::Credentials;
+use super::drills::Drill;
 use super::gateway::{Door, StartError};
 use super::partition::Partitions;
 use super::problem::Dialect;
@@ -64,7 +65,9 @@ pub(super) struct Dependency {
     /// Its last good answers, where the policy keeps them.
     pub(super) cache: Option<Arc<Cache>>,
     /// Its own classification rules, as written.
-    classify: Vec<RawRule>,
+    pub(super) classify: Vec<RawRule>,
+    /// What it rehearses, where it is made for a drill.
+    pub(super) drill: Option<Drill>,
 }
 
 impl Dependency {
@@ -76,6 +79,27 @@ impl Dependency {
         upstream: Option<&str>,
         door: &Door,
         before: Option<&Arc<Self>>,
+    ) -> Result<Arc<Self>, StartError> {
+        Self::build(name, written, upstream, door, before, None)
+    }
+
+    /// Makes the shadow of one for a drill: nothing is carried over from the one it rehearses.
+    pub(super) fn shadow(
+        name: &str,
+        written: config::Dependency,
+        door: &Door,
+        drill: Drill,
+    ) -> Result<Arc<Self>, StartError> {
+        Self::build(name, written, None, door, None, Some(drill))
+    }
+
+    fn build(
+        name: &str,
+        written: config::Dependency,
+        upstream: Option<&str>,
+        door: &Door,
+        before: Option<&Arc<Self>>,
+        drill: Option<Drill>,
     ) -> Result<Arc<Self>, StartError> {
         let config::Dependency { policy, mut wiring, classify } = written;
         if let Some(url) = upstream {
@@ -129,6 +153,7 @@ impl Dependency {
             telemetry: Arc::clone(&door.telemetry),
             cache,
             classify,
+            drill,
         }))
     }
 
@@ -145,6 +170,12 @@ impl Dependency {
     pub(super) fn keeps(&self) -> bool {
         let kept = [OnOpenAction::Queue, OnOpenAction::ManualReview];
         self.policy.mode == Mode::Enforce && self.policy.on_open.actions.iter().any(|action| kept.contains(action))
+    }
+
+    /// Returns whether a credential of ours is added to its calls, or to those of the one that it rehearses: whoever may
+    /// not make the ones makes no others either.
+    pub(super) fn adds_credential(&self) -> bool {
+        !self.wiring.credentials.is_empty() || self.drill.as_ref().is_some_and(|drill| drill.adds_credential)
     }
 
     /// Returns whether another dependency may be asked in its place.

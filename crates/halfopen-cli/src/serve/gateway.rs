@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
 use halfopen::config::{Config, ConfigError, Here, Level, locate};
@@ -19,6 +19,7 @@ use super::args::{NamedUrl, ServeArgs};
 use super::counts::Register;
 use super::dashboard::Dashboard;
 use super::dependency::Dependency;
+use super::drills::{self, Drills};
 use super::feed::Feed;
 use super::journal::Journal;
 use super::pulse::Lines;
@@ -56,7 +57,11 @@ pub(super) struct Gateway {
     pub(super) queue: Queue,
     /// What the pages of the dashboard share.
     pub(super) dashboard: Dashboard,
+    /// What is left to do about drills that have ended.
+    pub(super) drills: Drills,
     live: ArcSwap<Live>,
+    /// Held while what is in force is replaced, so that nobody puts something older in its place.
+    changing: Mutex<()>,
     /// Where the policy was read, to read it again.
     policy_path: Option<PathBuf>,
     upstreams: Vec<NamedUrl>,
@@ -227,7 +232,9 @@ impl Gateway {
             last_look: LastLook::default(),
             queue: Queue::new(),
             dashboard: Dashboard::new(),
+            drills: Drills::default(),
             live: ArcSwap::from_pointee(live),
+            changing: Mutex::default(),
             policy_path,
             upstreams: args.upstreams.clone(),
             store_of_file,
@@ -251,12 +258,34 @@ impl Gateway {
         let live = self.live();
         match live.dependency(name) {
             Some(dependency) => Policy::clone(&dependency.policy),
-            None => live.config.dependency(name, Surface::Run).policy,
+            // A drill of another gateway, or of one that is gone.
+            None => match drills::rehearsed_by(name) {
+                Some(rehearsed) => live.config.dependency(rehearsed, Surface::Serve).policy,
+                None => live.config.dependency(name, Surface::Run).policy,
+            },
         }
+    }
+
+    /// Puts another set of dependencies in force, made out of the one that is.
+    ///
+    /// # Errors
+    ///
+    /// What `change` says; then everything stays as it is.
+    pub(super) fn change<T, E>(
+        &self,
+        change: impl FnOnce(&mut BTreeMap<String, Arc<Dependency>>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = self.live.load_full();
+        let mut dependencies = before.dependencies.clone();
+        let changed = change(&mut dependencies)?;
+        self.live.store(Arc::new(Live { config: before.config.clone(), dependencies }));
+        Ok(changed)
     }
 
     /// Reads the policy again and puts it in force, or leaves everything as it is.
     pub(super) fn read_again(&self) -> Result<Changes, StartError> {
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.live.load_full();
         let live = Live::make(read(self.policy_path())?, &self.upstreams, &self.door, Some(&before))?;
         let mut changes = live.changes_since(&before);
@@ -281,10 +310,14 @@ impl Live {
         let named = config.dependencies.keys().map(String::as_str);
         for name in named.chain(upstreams.iter().map(|upstream| upstream.name.as_str())) {
             let url = upstreams.iter().find(|upstream| upstream.name == name).map(|upstream| upstream.url.as_str());
-            let before = before.and_then(|before| before.dependencies.get(name));
+            let old = before.and_then(|before| before.dependencies.get(name));
             let written = config.dependency(name, Surface::Serve);
-            dependencies.insert(name.to_owned(), Dependency::make(name, written, url, door, before)?);
+            dependencies.insert(name.to_owned(), Dependency::make(name, written, url, door, old)?);
         }
+        // A drill goes on under the policy that it began with.
+        let drills = before.into_iter().flat_map(|before| &before.dependencies);
+        let drills = drills.filter(|(_, dependency)| dependency.drill.is_some());
+        dependencies.extend(drills.map(|(name, dependency)| (name.clone(), Arc::clone(dependency))));
         Ok(Self { config, dependencies })
     }
 

@@ -22,6 +22,7 @@ mod dependency;
 mod descriptors;
 mod dispatch;
 mod door;
+mod drills;
 pub(crate) mod edges;
 mod feed;
 mod framing;

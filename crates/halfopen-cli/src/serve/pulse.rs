@@ -11,6 +11,7 @@ use std::time::Duration;
 use halfopen::activation::{self, Figures};
 use halfopen::handle::StoreHealth;
 
+use super::drills;
 use super::gateway::Gateway;
 use super::notify::Notify;
 use crate::log::{self, Level};
@@ -58,6 +59,7 @@ pub(super) async fn beat(gateway: Arc<Gateway>, intervals: Intervals, notify: Ar
                     for record in swept.unwrap_or_default() {
                         beaten.door.counts.of(&record.dependency).swept(&[&record]);
                     }
+                    drills::end_what_is_due(&beaten);
                     beaten.door.handle.tidy();
                     (beaten.door.handle.health(), heard.status(&beaten))
                 });
@@ -135,9 +137,11 @@ fn write(gateway: &Gateway, mut lines: Lines) -> Lines {
     let at_ms = jiff::Timestamp::now().as_millisecond();
     let mut names: Vec<String> = gateway.live().dependencies().map(|dependency| dependency.name.clone()).collect();
     names.extend(lines.told.keys().cloned());
+    names.extend(gateway.drills.without_last_line());
     names.sort();
     names.dedup();
     for name in names {
+        let over = drills::is_one(&name) && gateway.live().dependency(&name).is_none();
         let counts = gateway.door.counts.of(&name);
         let figures = counts.figures();
         let told = lines.told.entry(name.clone()).or_default();
@@ -146,6 +150,12 @@ fn write(gateway: &Gateway, mut lines: Lines) -> Lines {
             Ok(_) => {
                 *told = figures;
                 lines.failed = false;
+                if over {
+                    // A drill that has ended had its last line.
+                    lines.told.remove(&name);
+                    gateway.drills.note_last_line(&name);
+                    gateway.door.counts.forget_unless(&name, &[]);
+                }
             }
             // Figures that could not be written are in the next line that can.
             Err(error) if !lines.failed => {

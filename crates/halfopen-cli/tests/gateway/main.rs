@@ -17,6 +17,8 @@ mod connections;
 mod crossing;
 mod cut_short;
 mod door;
+#[expect(clippy::unwrap_used, reason = "a drill that cannot be begun is a failed test")]
+mod drills;
 #[expect(clippy::unwrap_used, reason = "a line that cannot be read is a failed test")]
 mod emitted;
 mod ending;

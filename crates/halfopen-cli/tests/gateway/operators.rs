@@ -171,11 +171,14 @@ fn the_description_is_true_of_the_running_process() {
         for (method, operation) in methods.as_object().unwrap() {
             let target = match path.as_str() {
                 "/events" => "/events?format=json".to_owned(),
+                "/drills/{id}" => format!("/drills/{}", drilled(&gateway)),
                 path if path.starts_with("/jobs/") => path.replace("{id}", &reviewed(&gateway, path)),
                 path => path.replace("{id}", "up"),
             };
             let body = if operation.get("requestBody").is_none() {
                 ""
+            } else if path == "/drills" {
+                DRILL
             } else if path.ends_with("/hold") {
                 r#"{"state":"open"}"#
             } else {
@@ -184,7 +187,8 @@ fn the_description_is_true_of_the_running_process() {
             let answer = gateway.ask(&method.to_uppercase(), &target, &[], body);
             let content = &operation["responses"][answer.status.to_string()]["content"];
             let media_type = answer.field("content-type").unwrap().split(';').next().unwrap();
-            assert_eq!(answer.status, 200, "{method} {path}: {}", answer.text());
+            let good = if (method.as_str(), path.as_str()) == ("post", "/drills") { 201 } else { 200 };
+            assert_eq!(answer.status, good, "{method} {path}: {}", answer.text());
             let schema = &content.get(media_type).unwrap_or_else(|| &content["*/*"])["schema"];
             assert!(schema.is_object(), "{method} {path} answers {media_type}");
             if media_type == "application/json" {
@@ -201,7 +205,16 @@ fn the_description_is_true_of_the_running_process() {
             asked += 1;
         }
     }
-    assert_eq!(asked, 17);
+    assert_eq!(asked, 20);
+}
+
+const DRILL: &str = r#"{"dependency":"up","upstream":"http://127.0.0.1:9"}"#;
+
+/// Begins a drill; returns its name.
+fn drilled(gateway: &Gateway) -> String {
+    let begun = gateway.ask("POST", "/drills", &[], DRILL);
+    assert_eq!(begun.status, 201, "{}", begun.text());
+    begun.json()["name"].as_str().unwrap().to_owned()
 }
 
 /// Puts a job before a person, or has it resolved where a result is asked for; returns its id.

@@ -8,6 +8,7 @@
 mod answer;
 mod ask;
 mod circuits;
+mod drills;
 mod edges;
 mod events;
 mod health;
@@ -102,6 +103,9 @@ async fn operate(
         Operation::Discard => jobs::act(gateway, asked, Deed::Discard).await,
         Operation::Cancel => jobs::act(gateway, asked, Deed::Cancel).await,
         Operation::Events => events::show(gateway, asked).await,
+        Operation::Drills => Ok(drills::list(gateway)?),
+        Operation::BeginDrill => drills::begin(gateway, asked).await,
+        Operation::EndDrill => drills::end(gateway, asked).await,
         Operation::Metrics => metrics::show(gateway, asked).await,
         Operation::Healthz => Ok(health::alive(asked.trusted)),
         Operation::Readyz => health::ready(gateway, asked).await,

@@ -49,6 +49,8 @@ fn described(operation: Operation) -> Value {
     if operation.path().contains("{id}") {
         let about = if operation.path().starts_with("/jobs") {
             "a job: j17-9f3ac2d1"
+        } else if operation == Operation::EndDrill {
+            "a drill: the `name` that its begin was answered with"
         } else {
             "a circuit, percent-encoded: ocr, ocr@region=eu; without @ all circuits of that dependency"
         };
@@ -92,6 +94,9 @@ const fn id(operation: Operation) -> &'static str {
         Operation::Discard => "discardJob",
         Operation::Cancel => "cancelJob",
         Operation::Events => "listEvents",
+        Operation::Drills => "listDrills",
+        Operation::BeginDrill => "beginDrill",
+        Operation::EndDrill => "endDrill",
         Operation::Metrics => "metrics",
         Operation::Healthz => "alive",
         Operation::Readyz => "ready",
@@ -114,6 +119,12 @@ const fn summary(operation: Operation) -> &'static str {
         Operation::Discard => "End a job that failed, expired or waits for a person",
         Operation::Cancel => "End a job, also one that is queued or running",
         Operation::Events => "What happened to circuits: a list, or server-sent events",
+        Operation::Drills => "The drills that go on, and the dependencies that can be drilled",
+        Operation::BeginDrill => {
+            "Make a shadow of a dependency for a drill: its policy, shortened, on circuits of its own, in front of a \
+             stand-in on this machine"
+        }
+        Operation::EndDrill => "End a drill, and forget what it left",
         Operation::Metrics => "Figures for Prometheus",
         Operation::Healthz => "Whether the process lives",
         Operation::Readyz => "Whether the gateway can serve",
@@ -129,12 +140,15 @@ const fn body(operation: Operation) -> Option<&'static str> {
         Operation::Reset | Operation::Discard | Operation::Cancel => Some("ReasonBody"),
         Operation::Requeue => Some("RequeueBody"),
         Operation::Resolve => Some("ResolveBody"),
+        Operation::BeginDrill => Some("DrillBody"),
         Operation::Jobs
         | Operation::Job
         | Operation::JobResult
         | Operation::Circuits
         | Operation::Circuit
         | Operation::Events
+        | Operation::Drills
+        | Operation::EndDrill
         | Operation::Metrics
         | Operation::Healthz
         | Operation::Readyz
@@ -174,6 +188,9 @@ fn good(operation: Operation) -> (&'static str, Value) {
             content["text/event-stream"] = json!({ "schema": { "type": "string" } });
             ("a list, or a stream of `id:` and `data:`, the data being an Event", content)
         }
+        Operation::Drills => ("the drills", one("Drills")),
+        Operation::BeginDrill => ("the drill, which has begun", one("Drill")),
+        Operation::EndDrill => ("what was forgotten", one("DrillEnded")),
         Operation::Metrics => (
             "the figures, in the form that the field Accept asks for",
             json!({
@@ -190,7 +207,8 @@ fn responses(operation: Operation) -> Value {
     let problem = |about: &str| json!({ "description": about, "content": { "application/problem+json": { "schema": reference("Problem") } } });
     let mut responses = Map::new();
     let (about, content) = good(operation);
-    responses.insert("200".to_owned(), json!({ "description": about, "content": content }));
+    let status = if operation == Operation::BeginDrill { "201" } else { "200" };
+    responses.insert(status.to_owned(), json!({ "description": about, "content": content }));
     if operation.right() != Right::Nobody {
         responses.insert("400".to_owned(), problem("a key or a value that is not known; names it and what is allowed"));
         responses.insert("401".to_owned(), problem("a token is needed, or the one shown is not known"));
@@ -221,13 +239,20 @@ fn responses(operation: Operation) -> Value {
         | Operation::Reset => {
             responses.insert("503".to_owned(), problem("the store cannot be read or written; nothing was changed"));
         }
+        Operation::BeginDrill => {
+            responses.insert("404".to_owned(), problem("no dependency of the policy has this name"));
+            responses.insert("503".to_owned(), problem("as many drills go on as may, or the gateway is ending"));
+        }
+        Operation::EndDrill => {
+            responses.insert("503".to_owned(), problem("the store cannot be read or written; the drill has ended"));
+        }
         Operation::Events => {
             responses.insert("503".to_owned(), problem("the store cannot be read, or as many listen as may"));
         }
         Operation::Readyz => {
             responses.insert("503".to_owned(), problem("it cannot: says why"));
         }
-        Operation::Metrics | Operation::Healthz | Operation::OpenApi => {}
+        Operation::Drills | Operation::Metrics | Operation::Healthz | Operation::OpenApi => {}
     }
     Value::Object(responses)
 }
@@ -341,6 +366,30 @@ fn schemas() -> Value {
             "properties": { "reason": reason, "probe_now": { "type": "boolean" } },
         },
         "ReasonBody": { "type": "object", "additionalProperties": false, "properties": { "reason": reason } },
+        "DrillBody": {
+            "type": "object", "additionalProperties": false, "required": ["dependency", "upstream"],
+            "properties": {
+                "dependency": text,
+                "upstream": { "type": "string", "description": "http:// and a literal address of the loopback with a port" },
+                "shorten": {
+                    "type": "number", "minimum": 1, "maximum": 10_000,
+                    "description": "what durations are divided by; without it so that the cooldown lasts about 2 s",
+                },
+                "for_sec": { "type": "integer", "minimum": 1, "maximum": 900, "description": "when it ends by itself; 900" },
+            },
+        },
+        "Drill": whole(json!({
+            "name": text, "path": text, "dependency": text, "shorten": { "type": "number" }, "until": instant,
+            "policy": { "type": "object", "description": "the policy it is under, in the keys of a policy file" },
+            "clock": whole(json!({ "at": instant, "steady_ms": { "type": "integer" } })),
+        })),
+        "Drills": whole(json!({
+            "dependencies": { "type": "array", "items": text },
+            "drills": { "type": "array", "items": whole(json!({
+                "name": text, "path": text, "dependency": text, "shorten": { "type": "number" }, "until": instant,
+            })) },
+        })),
+        "DrillEnded": whole(json!({ "name": text, "jobs_ended": number })),
         "Health": {
             "type": "object", "required": ["status"],
             "properties": { "status": text, "version": text, "dependencies": number },

@@ -34,6 +34,12 @@ pub(super) enum Operation {
     Cancel,
     /// The journal, as a list or as it grows.
     Events,
+    /// The drills that go on, and what can be drilled.
+    Drills,
+    /// Begin a drill.
+    BeginDrill,
+    /// End a drill.
+    EndDrill,
     /// Figures for Prometheus.
     Metrics,
     /// Whether the process lives.
@@ -90,7 +96,7 @@ const EVENTS: &[Param] = &[
 
 impl Operation {
     /// All of them, in the order of the documentation.
-    pub(super) const ALL: [Self; 17] = [
+    pub(super) const ALL: [Self; 20] = [
         Self::Circuits,
         Self::Circuit,
         Self::Hold,
@@ -104,6 +110,9 @@ impl Operation {
         Self::Discard,
         Self::Cancel,
         Self::Events,
+        Self::Drills,
+        Self::BeginDrill,
+        Self::EndDrill,
         Self::Metrics,
         Self::Healthz,
         Self::Readyz,
@@ -126,6 +135,8 @@ impl Operation {
             Self::Discard => "/jobs/{id}/discard",
             Self::Cancel => "/jobs/{id}/cancel",
             Self::Events => "/events",
+            Self::Drills | Self::BeginDrill => "/drills",
+            Self::EndDrill => "/drills/{id}",
             Self::Metrics => "/metrics",
             Self::Healthz => "/healthz",
             Self::Readyz => "/readyz",
@@ -136,10 +147,17 @@ impl Operation {
     /// Returns the method; GET answers HEAD too.
     pub(super) const fn method(self) -> Method {
         match self {
-            Self::Hold | Self::Release | Self::Reset | Self::Requeue | Self::Resolve | Self::Discard | Self::Cancel => {
-                Method::POST
-            }
-            Self::Jobs
+            Self::Hold
+            | Self::Release
+            | Self::Reset
+            | Self::Requeue
+            | Self::Resolve
+            | Self::Discard
+            | Self::Cancel
+            | Self::BeginDrill => Method::POST,
+            Self::EndDrill => Method::DELETE,
+            Self::Drills
+            | Self::Jobs
             | Self::Job
             | Self::JobResult
             | Self::Circuits
@@ -155,9 +173,15 @@ impl Operation {
     /// Returns the right it takes.
     pub(super) const fn right(self) -> Right {
         match self {
-            Self::Hold | Self::Release | Self::Reset | Self::Requeue | Self::Resolve | Self::Discard | Self::Cancel => {
-                Right::Change
-            }
+            Self::Hold
+            | Self::Release
+            | Self::Reset
+            | Self::Requeue
+            | Self::Resolve
+            | Self::Discard
+            | Self::Cancel
+            | Self::BeginDrill
+            | Self::EndDrill => Right::Change,
             Self::Healthz | Self::Readyz => Right::Nobody,
             Self::Circuits
             | Self::Circuit
@@ -165,6 +189,7 @@ impl Operation {
             | Self::Job
             | Self::JobResult
             | Self::Events
+            | Self::Drills
             | Self::Metrics
             | Self::OpenApi => Right::Read,
         }
@@ -186,6 +211,9 @@ impl Operation {
             | Self::Hold
             | Self::Release
             | Self::Reset
+            | Self::Drills
+            | Self::BeginDrill
+            | Self::EndDrill
             | Self::Metrics
             | Self::Healthz
             | Self::Readyz

@@ -7,6 +7,7 @@ use halfopen::activation::Figures;
 use halfopen_core::classify::{Classifier, suggest_command, suggest_http};
 use halfopen_core::outcome::{CommandOutcome, Excerpt, Exit, HttpOutcome, Reached};
 
+use super::super::drills::is_one;
 use super::super::problem::Problem;
 use super::look::Look;
 use super::page::markup;
@@ -50,6 +51,8 @@ pub(super) fn render(look: &Look<'_>) -> Result<String, Problem> {
     let report = look.figures(1);
     let mut names: Vec<String> = look.gateway.live().dependencies().map(|dependency| dependency.name.clone()).collect();
     names.extend(report.dependencies.keys().cloned());
+    // Rehearsals have their own report.
+    names.retain(|name| !is_one(name));
     names.sort();
     names.dedup();
     names.truncate(COLUMNS_MAX);

@@ -11,6 +11,7 @@ use std::time::Duration;
 use halfopen_core::snapshot::EventRecord;
 use halfopen_core::time::Timestamp;
 
+use crate::serve::drills::is_one;
 use crate::shown::{SHADOW, circuit_of};
 
 /// How long after an incident its last line may come: gateways write one a minute.
@@ -60,7 +61,7 @@ impl Incident {
 pub(super) fn told_by(events: &[EventRecord]) -> Vec<Incident> {
     let mut open: BTreeMap<String, Incident> = BTreeMap::new();
     let mut over = Vec::new();
-    for event in events.iter().filter(|event| !event.dependency.ends_with(SHADOW)) {
+    for event in events.iter().filter(|event| !event.dependency.ends_with(SHADOW) && !is_one(&event.dependency)) {
         let circuit = circuit_of(event);
         if event.to_state != "closed" || event.from_state != "closed" {
             let incident = open.entry(circuit.clone()).or_insert_with(|| Incident::begun_by(event));
