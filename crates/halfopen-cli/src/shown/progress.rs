@@ -74,8 +74,8 @@ fn late(handle: &Handle, dependency: &str, rate: f64, now: Timestamp) -> u64 {
     let filter = JobFilter {
         dependency: Some(dependency.to_owned()),
         state: Some(JobState::Queued),
-        after: None,
         limit: LOOKED_AT_MAX,
+        ..JobFilter::default()
     };
     let jobs = handle.jobs(&filter).unwrap_or_default().jobs;
     let turns =

@@ -17,6 +17,7 @@ mod hiccups;
 mod kinds;
 mod leases;
 mod ledger;
+mod many;
 mod on_done;
 mod progress;
 mod story;

@@ -10,6 +10,7 @@
 //! | [`Handle::renew_lease`] | no | the lease ends sooner |
 //! | [`Handle::finish_job`], [`Handle::release_job`] | yes | the verdict counts for circuits and job alike, or for neither |
 //! | [`Handle::requeue_job`], [`Handle::resolve_job`], [`Handle::cancel_job`] | yes | with its entry and its journal event |
+//! | [`Handle::decide_jobs`] | yes, part by part | each part of at most [`DECIDED_MAX`] jobs whole or not at all |
 //!
 //! - **A claim and the permits of its circuits are one transaction.** There is no job in a worker's hands without a
 //!   pass, and no probe's slot without a job.
@@ -67,6 +68,7 @@ pub use claim::{Claim, Lease};
 pub use enqueue::{Accepted, EnqueueError, JobKey, NewJob, Receipt};
 pub use forget::Forgotten;
 pub use look::{AuditReport, JobDetail, JobPage, JobView};
+pub use operate::{Became, DECIDED_MAX, Deed};
 pub use work::{Ended, Ending};
 
 /// Why something could not be done with a job.

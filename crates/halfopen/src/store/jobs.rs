@@ -23,7 +23,7 @@
 use std::collections::BTreeMap;
 
 use halfopen_core::circuit_id::CircuitId;
-use halfopen_core::job::{Entry, Job, JobId, JobKind, JobState, Shelf};
+use halfopen_core::job::{Entry, Job, JobId, JobKind, JobState, Reason, Shelf};
 use halfopen_core::time::Timestamp;
 
 use super::{Draft, StoreError, Txn};
@@ -287,6 +287,10 @@ pub struct JobFilter {
     pub dependency: Option<String>,
     /// Only in this state.
     pub state: Option<JobState>,
+    /// Only those that ended, or went to a person, for this reason.
+    pub reason: Option<Reason>,
+    /// Only those accepted before this instant.
+    pub accepted_before: Option<Timestamp>,
     /// Only those after this one.
     pub after: Option<JobId>,
     /// At most so many, 1 to 1000; 0 is 100.
@@ -297,6 +301,12 @@ impl JobFilter {
     /// Returns the limit that holds.
     pub(crate) fn limit(&self) -> usize {
         if self.limit == 0 { 100 } else { self.limit.min(1000) }
+    }
+
+    /// Returns whether a job is wanted, as far as no index says so: by its reason and its age.
+    pub(crate) fn takes(&self, row: &JobRow) -> bool {
+        self.reason.is_none_or(|reason| row.job.reason() == Some(reason))
+            && self.accepted_before.is_none_or(|before| row.job.accepted_at() < before)
     }
 }
 

@@ -8,6 +8,8 @@ mod world;
 mod conformance;
 #[cfg(test)]
 mod jobs;
+#[cfg(test)]
+mod jobs_decided;
 mod alerts;
 #[cfg(test)]
 mod jobs_processes;

@@ -1,21 +1,21 @@
-//! `halfopen jobs requeue|resolve|discard|cancel`: what an operator decides.
+//! `halfopen jobs requeue|resolve|discard|cancel`: what an operator decides. Here about one job; about several, and about
+//! all that filters leave, in `many.rs`.
 
 use std::time::Duration;
 
 use clap::Args;
 use clap::builder::BoolishValueParser;
 use halfopen::handle::Handle;
-use halfopen::handle::jobs::{JobError, JobView};
+use halfopen::handle::jobs::Deed;
 use halfopen_core::event::By;
 use halfopen_core::job::{JobId, JobState};
-use halfopen_core::policy::Policy;
-use halfopen_core::snapshot::EventRecord;
 use serde_json::{Value, json};
 
 use super::super::place::{self, Place};
-use super::super::remote::{At, Remote};
+use super::super::remote::At;
 use super::super::{Done, OK, out, steer};
-use super::{known, refused};
+use super::choose::{Choice, Source};
+use super::{known, many, refused};
 use crate::duration::parse_positive;
 use crate::shown::{When, job_line};
 use crate::ui;
@@ -23,13 +23,13 @@ use crate::ui;
 /// What all decisions take.
 #[derive(Clone, Debug, Args)]
 pub struct Deciding {
-    /// The job
-    #[arg(value_name = "ID")]
-    pub id: JobId,
-    /// Why, for its history and the journal
+    /// Which jobs.
+    #[command(flatten)]
+    pub choice: Choice,
+    /// Why, for the journal and for whoever asks
     #[arg(long, env = "HALFOPEN_REASON", value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub reason: String,
-    /// Print the job as a JSON object
+    /// Print a JSON object: the job, or of several what became of them
     #[arg(long, env = "HALFOPEN_JSON", value_parser = BoolishValueParser::new())]
     pub json: bool,
     /// Which gateway is asked, if one is.
@@ -54,7 +54,7 @@ pub struct RequeueArgs {
     #[arg(long, env = "HALFOPEN_MAY_HAVE_RUN", value_parser = BoolishValueParser::new())]
     pub may_have_run: bool,
     /// How long it is worth doing from now on [default: as when it was accepted]
-    #[arg(long, env = "HALFOPEN_TTL", value_name = "DURATION", value_parser = |w: &str| parse_positive(w))]
+    #[arg(long, env = "HALFOPEN_REQUEUE_TTL", value_name = "DURATION", value_parser = |w: &str| parse_positive(w))]
     pub ttl: Option<Duration>,
 }
 
@@ -104,49 +104,39 @@ pub struct CancelArgs {
     pub deciding: Deciding,
 }
 
-/// How a decision ends.
-type Decided = Result<(JobView, Vec<EventRecord>), JobError>;
-
-pub(super) fn requeue(place: &Place, args: &RequeueArgs) -> Done {
-    decide(place, &args.deciding, |handle, policy, by| {
-        handle.requeue_job(args.deciding.id, policy, args.ttl, args.may_have_run, by)
-    })
+/// Decides about the chosen jobs, in the store or by way of a gateway.
+pub(super) fn run(source: &Source<'_>, args: &Deciding, deed: &Deed, body: &Value) -> Done {
+    let choice = many::narrowed(&args.choice, deed)?;
+    match (choice.ids.as_slice(), source) {
+        ([_], _) if choice.dry_run => many::run(source, args, &choice, deed, body),
+        ([id], Source::Store(place, handle)) => one(place, handle, args, *id, deed),
+        ([id], Source::Gateway(gateway)) => {
+            let job = gateway.change(&format!("/jobs/{id}/{}", many::verb(deed)), body)?;
+            told(args, *id, &job, &When::of_reader())
+        }
+        _ => many::run(source, args, &choice, deed, body),
+    }
 }
 
-pub(super) fn resolve(place: &Place, args: &ResolveArgs) -> Done {
-    decide(place, &args.deciding, |handle, policy, by| {
-        handle.resolve_job(args.deciding.id, policy, args.result.clone(), by)
-    })
-}
-
-pub(super) fn discard(place: &Place, args: &DiscardArgs) -> Done {
-    decide(place, &args.deciding, |handle, policy, by| handle.discard_job(args.deciding.id, policy, by))
-}
-
-pub(super) fn cancel(place: &Place, args: &CancelArgs) -> Done {
-    decide(place, &args.deciding, |handle, policy, by| handle.cancel_job(args.deciding.id, policy, by))
-}
-
-fn decide(place: &Place, args: &Deciding, change: impl FnOnce(&Handle, &Policy, &By) -> Decided) -> Done {
-    let handle = place.open()?;
-    let detail = known(place, &handle, args.id)?;
+fn one(place: &Place, handle: &Handle, args: &Deciding, id: JobId, deed: &Deed) -> Done {
+    let detail = known(place, handle, id)?;
     let policy = place.policy(detail.view.job.terms().dependency());
     let by = By { who: steer::who(), reason: args.reason.clone() };
-    let (view, _) = change(&handle, &policy, &by).map_err(|error| refused(place, args.id, error))?;
-    let when = place::when(&handle);
+    let changed = match deed.clone() {
+        Deed::Requeue { ttl, may_have_run } => handle.requeue_job(id, &policy, ttl, may_have_run, &by),
+        Deed::Resolve { result } => handle.resolve_job(id, &policy, result, &by),
+        Deed::Discard => handle.discard_job(id, &policy, &by),
+        Deed::Cancel => handle.cancel_job(id, &policy, &by),
+    };
+    let (view, _) = changed.map_err(|error| refused(place, id, error))?;
+    let when = place::when(handle);
     let mut job = job_line(&view, &when);
     job["before"] = json!({ "state": detail.view.job.state().as_str() });
-    told(args, &job, &when)
-}
-
-/// Has a running gateway decide.
-pub(super) fn of_gateway(gateway: &Remote, args: &Deciding, deed: &str, body: &Value) -> Done {
-    let job = gateway.change(&format!("/jobs/{}/{deed}", args.id), body)?;
-    told(args, &job, &When::of_reader())
+    told(args, id, &job, &when)
 }
 
 /// Says what became of a job.
-fn told(args: &Deciding, job: &Value, when: &When) -> Done {
+fn told(args: &Deciding, id: JobId, job: &Value, when: &When) -> Done {
     if args.json {
         out::json(job)?;
         return OK;
@@ -156,6 +146,6 @@ fn told(args: &Deciding, job: &Value, when: &When) -> Done {
     let until = expires.filter(|_| state == JobState::Queued.as_str());
     let until = until.map(|at| format!(", expires {}", when.both(at))).unwrap_or_default();
     let before = job["before"]["state"].as_str().unwrap_or_default();
-    ui::say(&format!("job {} was {before} and is {state}{until}", args.id));
+    ui::say(&format!("job {id} was {before} and is {state}{until}"));
     OK
 }

@@ -2,27 +2,24 @@
 
 use clap::Args;
 use clap::builder::BoolishValueParser;
-use halfopen::store::jobs::JobFilter;
 use halfopen_core::job::{JobId, JobState};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::super::place::{self, Place};
-use super::super::remote::{At, Remote, encoded};
-use super::super::{Done, OK, out};
-use crate::shown::{When, job_line};
+use super::super::remote::{At, Remote};
+use super::super::{Done, Failure, OK, out};
+use super::choose::Filters;
+use crate::shown::When;
 use crate::ui;
 
 /// Arguments of `halfopen jobs list`.
 #[derive(Debug, Args)]
 pub struct ListArgs {
-    /// Only in this state: queued, running, done, failed, expired, manual_review or cancelled
-    #[arg(long, env = "HALFOPEN_STATE", value_name = "STATE")]
-    pub state: Option<JobState>,
-    /// Only of this dependency
-    #[arg(long, env = "HALFOPEN_DEP", value_name = "NAME")]
-    pub dep: Option<String>,
+    /// Which of all jobs.
+    #[command(flatten)]
+    pub filters: Filters,
     /// At most so many
-    #[arg(long, env = "HALFOPEN_LIMIT", value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, env = "HALFOPEN_JOBS_LIMIT", value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub limit: u16,
     /// Only those accepted after this one: the next page
     #[arg(long, env = "HALFOPEN_AFTER", value_name = "ID")]
@@ -37,34 +34,16 @@ pub struct ListArgs {
 
 pub(super) fn run(place: &Place, args: &ListArgs) -> Done {
     let handle = place.open()?;
-    if let Some(dep) = &args.dep {
+    if let Some(dep) = &args.filters.dep {
         place.known_dependency(&handle, dep)?;
     }
-    let filter = JobFilter {
-        dependency: args.dep.clone(),
-        state: args.state,
-        after: args.after,
-        limit: usize::from(args.limit),
-    };
-    let page = handle.jobs(&filter).map_err(place::store_failure)?;
-    let when = place::when(&handle);
-    let jobs: Vec<Value> = page.jobs.iter().map(|view| job_line(view, &when)).collect();
-    show(args, &json!({ "jobs": jobs, "next": page.next.map(|id| id.to_string()) }), &when)
+    let page = args.filters.page(&handle, args.after, usize::from(args.limit))?;
+    show(args, &page, &place::when(&handle))
 }
 
 /// Lists the jobs that a running gateway knows.
 pub(super) fn of_gateway(gateway: &Remote, args: &ListArgs) -> Done {
-    let mut target = format!("/jobs?limit={}", args.limit);
-    let more = [
-        ("state", args.state.map(|state| state.as_str().to_owned())),
-        ("dependency", args.dep.clone()),
-        ("after", args.after.map(|id| id.to_string())),
-    ];
-    for (key, value) in more {
-        if let Some(value) = value {
-            target.push_str(&format!("&{key}={}", encoded(&value)));
-        }
-    }
+    let target = args.filters.target(args.after, usize::from(args.limit));
     show(args, &gateway.document(&target)?, &When::of_reader())
 }
 
@@ -76,15 +55,22 @@ fn show(args: &ListArgs, page: &Value, when: &When) -> Done {
     }
     let jobs = page["jobs"].as_array().map(Vec::as_slice).unwrap_or_default();
     if jobs.is_empty() {
-        ui::say(if args.dep.is_some() || args.state.is_some() { "no such job" } else { "no job" });
-        return OK;
+        ui::say(if args.filters.leave_out_some() { "no such job" } else { "no job" });
     }
-    let rows: Vec<Vec<String>> = jobs.iter().map(|job| row(job, when)).collect();
-    out::text(&out::table(&["job", "dependency", "state", "accepted", "what next"], &rows))?;
+    table(jobs, when)?;
     if let Some(next) = page["next"].as_str() {
         ui::raw(&format!("\nhint: there may be more: halfopen jobs list --after {next}\n"));
     }
     OK
+}
+
+/// Writes jobs as a table, or nothing where there is none.
+pub(super) fn table(jobs: &[Value], when: &When) -> Result<(), Failure> {
+    if jobs.is_empty() {
+        return Ok(());
+    }
+    let rows: Vec<Vec<String>> = jobs.iter().map(|job| row(job, when)).collect();
+    out::text(&out::table(&["job", "dependency", "state", "accepted", "what next"], &rows))
 }
 
 fn row(job: &Value, when: &When) -> Vec<String> {

@@ -3,14 +3,16 @@
 //! Every change asks who and takes why; both are kept in the job's history and told to the journal. With `--url` a running
 //! gateway is asked; what is shown is made of the same documents either way.
 
+pub mod choose;
 pub mod decide;
 pub mod list;
+mod many;
 pub mod output;
 pub mod show;
 
 use clap::{Args, Subcommand};
 use halfopen::handle::Handle;
-use halfopen::handle::jobs::{JobDetail, JobError};
+use halfopen::handle::jobs::{Deed, JobDetail, JobError};
 use halfopen_core::job::{IllegalStep, JobId, JobState};
 
 use super::place::{self, Place};
@@ -18,6 +20,7 @@ use super::remote::{At, Remote};
 use super::{Done, Failure};
 use crate::args::Shared;
 use crate::exit;
+use choose::Source;
 
 /// Arguments of `halfopen jobs`.
 #[derive(Debug, Args)]
@@ -36,13 +39,13 @@ pub enum JobsCommand {
     Show(show::ShowArgs),
     /// Print what a job gave: a command's output, an HTTP answer's body, an operator's words
     Output(output::OutputArgs),
-    /// Make a job queued again, with a new time to live and fresh attempts
+    /// Make jobs queued again, with a new time to live and fresh attempts
     Requeue(decide::RequeueArgs),
-    /// Say what became of a job: it counts as done
+    /// Say what became of jobs: they count as done
     Resolve(decide::ResolveArgs),
-    /// End a job that failed, expired or waits for a person
+    /// End jobs that failed, expired or wait for a person
     Discard(decide::DiscardArgs),
-    /// End a job that is queued, running or waits for a person
+    /// End jobs that are not over
     Cancel(decide::CancelArgs),
 }
 
@@ -55,10 +58,9 @@ pub(super) fn run(shared: &Shared, args: &JobsArgs) -> Done {
         JobsCommand::List(args) => list::run(&place, args),
         JobsCommand::Show(args) => show::run(&place, args),
         JobsCommand::Output(args) => output::run(&place, args),
-        JobsCommand::Requeue(args) => decide::requeue(&place, args),
-        JobsCommand::Resolve(args) => decide::resolve(&place, args),
-        JobsCommand::Discard(args) => decide::discard(&place, args),
-        JobsCommand::Cancel(args) => decide::cancel(&place, args),
+        JobsCommand::Requeue(_) | JobsCommand::Resolve(_) | JobsCommand::Discard(_) | JobsCommand::Cancel(_) => {
+            args.decide(&Source::Store(&place, &place.open()?))
+        }
     }
 }
 
@@ -76,16 +78,34 @@ impl JobsArgs {
     }
 }
 
+impl JobsArgs {
+    /// Carries out a decision; what only looks is none.
+    fn decide(&self, source: &Source<'_>) -> Done {
+        match &self.command {
+            JobsCommand::Requeue(args) => {
+                let deed = Deed::Requeue { ttl: args.ttl, may_have_run: args.may_have_run };
+                decide::run(source, &args.deciding, &deed, &args.body())
+            }
+            JobsCommand::Resolve(args) => {
+                let deed = Deed::Resolve { result: args.result.clone() };
+                decide::run(source, &args.deciding, &deed, &args.body())
+            }
+            JobsCommand::Discard(args) => decide::run(source, &args.deciding, &Deed::Discard, &args.deciding.body()),
+            JobsCommand::Cancel(args) => decide::run(source, &args.deciding, &Deed::Cancel, &args.deciding.body()),
+            JobsCommand::List(_) | JobsCommand::Show(_) | JobsCommand::Output(_) => super::OK,
+        }
+    }
+}
+
 /// Asks a running gateway.
 fn of_gateway(gateway: &Remote, args: &JobsArgs) -> Done {
     match &args.command {
         JobsCommand::List(args) => list::of_gateway(gateway, args),
         JobsCommand::Show(args) => show::of_gateway(gateway, args),
         JobsCommand::Output(args) => output::of_gateway(gateway, args),
-        JobsCommand::Requeue(args) => decide::of_gateway(gateway, &args.deciding, "requeue", &args.body()),
-        JobsCommand::Resolve(args) => decide::of_gateway(gateway, &args.deciding, "resolve", &args.body()),
-        JobsCommand::Discard(args) => decide::of_gateway(gateway, &args.deciding, "discard", &args.deciding.body()),
-        JobsCommand::Cancel(args) => decide::of_gateway(gateway, &args.deciding, "cancel", &args.deciding.body()),
+        JobsCommand::Requeue(_) | JobsCommand::Resolve(_) | JobsCommand::Discard(_) | JobsCommand::Cancel(_) => {
+            args.decide(&Source::Gateway(gateway))
+        }
     }
 }
 

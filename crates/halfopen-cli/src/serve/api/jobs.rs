@@ -11,7 +11,7 @@ use halfopen::handle::jobs::{JobDetail, JobError, JobView};
 use halfopen::store::StoreError;
 use halfopen::store::jobs::JobFilter;
 use halfopen_core::event::By;
-use halfopen_core::job::{JobId, JobState};
+use halfopen_core::job::{JobId, JobState, Reason};
 use halfopen_core::policy::Policy;
 use http::Response;
 use serde_json::{Value, json};
@@ -52,14 +52,23 @@ pub(super) async fn list(gateway: &Arc<Gateway>, asked: Asked) -> Result<Respons
             )));
         }
     };
-    let filter = JobFilter {
+    let reason = query.text("reason").map(str::parse::<Reason>).transpose();
+    let older_than = query.text("older_than").map(duration::parse_positive).transpose();
+    let older_than = older_than.map_err(|error| bad(format!("`older_than`: {error}; write it as 90s, 10m or 6h.")))?;
+    let mut filter = JobFilter {
         dependency: query.text("dependency").map(str::to_owned),
         state: state.map_err(|error| bad(format!("`state`: {error}.")))?,
+        reason: reason.map_err(|error| {
+            let known = Reason::ALL.map(Reason::as_str).join(", ");
+            bad(format!("`reason`: {}; it is one of {known}.", shown(&error.to_string())))
+        })?,
+        accepted_before: None,
         after: query.text("after").map(named).transpose()?,
         limit,
     };
     let document = at_the_store(gateway, move |gateway, handle| {
         known(gateway, handle, filter.dependency.as_deref())?;
+        filter.accepted_before = older_than.map(|age| handle.clock().now() - age);
         let page = handle.jobs(&filter).map_err(unreadable)?;
         let when = When::read(&handle.clock().read());
         let jobs: Vec<Value> = page.jobs.iter().map(|view| job_line(view, &when)).collect();

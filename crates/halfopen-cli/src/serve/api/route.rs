@@ -77,6 +77,8 @@ const CIRCUITS: &[Param] = &[
 const JOBS: &[Param] = &[
     text("state", "only in this state: queued, running, done, failed, expired, manual_review, cancelled"),
     text("dependency", "only of this dependency"),
+    text("reason", "only those that ended, or went to a person, for this reason"),
+    text("older_than", "only those accepted longer ago than this (90s, 10m, 6h)"),
     Param { name: "limit", about: "at most so many, the oldest, 1 to 1000, default 100", kind: "integer" },
     text("after", "begin behind this job: the `next` of the page before"),
 ];

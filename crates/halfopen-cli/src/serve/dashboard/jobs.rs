@@ -68,8 +68,13 @@ struct Badge<'a> {
 pub(super) fn render(look: &Look<'_>, asked: &JobsAsked) -> Result<Rendered, Problem> {
     let (say, w) = (&look.say, look.say.w);
     let tallies = look.handle.job_tallies().map_err(unreadable)?;
-    let filter =
-        JobFilter { dependency: asked.dependency.clone(), state: asked.state, after: asked.after, limit: PAGE };
+    let filter = JobFilter {
+        dependency: asked.dependency.clone(),
+        state: asked.state,
+        after: asked.after,
+        limit: PAGE,
+        ..JobFilter::default()
+    };
     let page = look.handle.jobs(&filter).map_err(unreadable)?;
     let mut names: Vec<String> = tallies.keys().cloned().collect();
     names.extend(look.gateway.live().dependencies().map(|dependency| dependency.name.clone()));

@@ -13,6 +13,9 @@ use crate::store::{Store, StoreError, Txn};
 /// How many jobs an audit looks at in one reading.
 const AUDIT_STEP: usize = 512;
 
+/// How many jobs are looked at for one page of those with a reason or an age.
+const LOOKED_AT_MAX: usize = 10_000;
+
 /// How many findings an audit lists at most; beyond that it says how many more there are.
 const FINDINGS_MAX: usize = 100;
 
@@ -82,17 +85,34 @@ impl AuditReport {
 }
 
 impl Handle {
-    /// Returns jobs in the order in which they were accepted. The cost grows with the page, not with the queue.
+    /// Returns jobs in the order in which they were accepted. The cost grows with the page, not with the queue; where it is
+    /// asked for a reason or an age, with the jobs of that dependency and state that were looked at for it, which are
+    /// bounded: then a page may hold fewer than were asked for, and `next` says where to go on.
     ///
     /// # Errors
     ///
     /// If the store cannot be read.
     pub fn jobs(&self, filter: &JobFilter) -> Result<JobPage, StoreError> {
-        let rows = self.readable()?.look(|txn| txn.list(filter))?;
-        let full = rows.len() >= filter.limit();
-        let jobs: Vec<JobView> = rows.iter().map(view).collect();
-        let next = jobs.last().filter(|_| full).map(|last| last.id);
-        Ok(JobPage { jobs, next })
+        self.readable()?.look(|txn| {
+            let (mut page, mut from, mut looked_at) = (JobPage::default(), filter.clone(), 0);
+            loop {
+                let rows = txn.list(&from)?;
+                looked_at += rows.len();
+                for row in rows.iter().filter(|row| filter.takes(row)) {
+                    page.jobs.push(view(row));
+                    if page.jobs.len() >= filter.limit() {
+                        page.next = Some(row.id);
+                        return Ok(page);
+                    }
+                }
+                let last = rows.last().filter(|_| rows.len() >= from.limit()).map(|row| row.id);
+                if last.is_none() || looked_at >= LOOKED_AT_MAX {
+                    page.next = last;
+                    return Ok(page);
+                }
+                from.after = last;
+            }
+        })
     }
 
     /// Returns one job with its history and its result; `None` if there is none of that name.
@@ -193,8 +213,8 @@ impl Handle {
             let mut filter = JobFilter {
                 dependency: Some(dependency.to_owned()),
                 state: Some(JobState::Queued),
-                after: None,
                 limit: 1000,
+                ..JobFilter::default()
             };
             let (mut seen, mut expiring) = (0, 0);
             loop {
