@@ -87,8 +87,70 @@ impl Cli {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
+    use clap::CommandFactory as _;
     use test_case::test_case;
+
+    /// Variables that halfopen sets or reads beside flags: none of them may be a flag's, too.
+    const NO_FLAGS: [&str; 5] =
+        ["HALFOPEN_TOKEN", "HALFOPEN_JOB", "HALFOPEN_RUN_OUTER", "HALFOPEN_JOB_ID", "HALFOPEN_EVENT_ID"];
+
+    /// Returns every flag of a command and those below it, with the words that lead to it.
+    fn flags(path: &str, command: &clap::Command, found: &mut Vec<(String, clap::Arg)>) {
+        let own = command.get_arguments().filter(|arg| arg.get_long().is_some());
+        found.extend(own.map(|arg| (path.to_owned(), arg.clone())));
+        for below in command.get_subcommands() {
+            flags(&format!("{path} {}", below.get_name()), below, found);
+        }
+    }
+
+    fn all_flags() -> Vec<(String, clap::Arg)> {
+        let mut found = Vec::new();
+        flags("halfopen", &Cli::command(), &mut found);
+        assert!(found.len() > 80, "the tree was walked");
+        found
+    }
+
+    /// A variable that is exported for one command must not change what another does: it stands for one flag, with one
+    /// meaning and one kind of value. What `--json` prints differs by command; that it is the output that turns into JSON
+    /// does not.
+    #[test]
+    fn a_variable_means_the_same_wherever_it_is_read() {
+        let mut meanings: BTreeMap<String, (String, String)> = BTreeMap::new();
+        for (path, arg) in all_flags() {
+            let Some(variable) = arg.get_env().map(|name| name.to_string_lossy().into_owned()) else { continue };
+            assert!(!NO_FLAGS.contains(&variable.as_str()), "{path}: {variable} is set by halfopen itself");
+            let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+            let help = match variable.as_str() {
+                "HALFOPEN_JSON" => help.split(' ').next().unwrap_or_default().to_owned(),
+                _ => help,
+            };
+            let meaning = format!(
+                "--{}: {help} ({:?}, {:?}, {:?}, {:?})",
+                arg.get_long().unwrap_or_default(),
+                arg.get_value_names(),
+                arg.get_action(),
+                arg.get_default_values(),
+                arg.get_value_parser().type_id(),
+            );
+            let (first, known) = meanings.entry(variable.clone()).or_insert_with(|| (path.clone(), meaning.clone()));
+            assert_eq!(*known, meaning, "{variable} is one thing in `{first}` and another in `{path}`");
+        }
+    }
+
+    /// DESIGN.md section 12.
+    #[test]
+    fn every_flag_has_a_variable() {
+        let bare: Vec<String> = all_flags()
+            .into_iter()
+            // What only our own child is told is no flag of anybody's.
+            .filter(|(_, arg)| arg.get_env().is_none() && !arg.is_hide_set())
+            .map(|(path, arg)| format!("{path} --{}", arg.get_long().unwrap_or_default()))
+            .collect();
+        assert_eq!(bare, Vec::<String>::new());
+    }
 
     #[test_case("halfopen run -- true"; "nothing but a command")]
     #[test_case("halfopen run --dep ocr --store a.db --policy p.yaml -n -- curl --store b.db"; "shared flags behind the command")]

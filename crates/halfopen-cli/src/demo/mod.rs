@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::Args;
+use clap::builder::BoolishValueParser;
 
 use crate::args::Shared;
 use crate::exit::{self, Final};
@@ -32,16 +33,16 @@ use story::{Stop, Story};
 #[derive(Clone, Debug, Args)]
 pub struct DemoArgs {
     /// Let the first probes fail: the breaker opens again, for twice as long
-    #[arg(long)]
+    #[arg(long, env = "HALFOPEN_DEMO_PROBE_FAILS", value_parser = BoolishValueParser::new())]
     pub probe_fails: bool,
     /// Print the final figures as one JSON document; the story goes to standard error
-    #[arg(long)]
+    #[arg(long, env = "HALFOPEN_JSON", value_parser = BoolishValueParser::new())]
     pub json: bool,
     /// Leave the folder with policy, store and the gateway's log behind
-    #[arg(long)]
+    #[arg(long, env = "HALFOPEN_DEMO_KEEP", value_parser = BoolishValueParser::new())]
     pub keep: bool,
     /// Tell it so many times as fast, 0.5 to 10; a timeout and a cooldown stay long enough for a busy machine
-    #[arg(long, value_name = "N", default_value = "1", value_parser = speed)]
+    #[arg(long, env = "HALFOPEN_DEMO_SPEED", value_name = "N", default_value = "1", value_parser = speed)]
     pub speed: f64,
     /// The demo that this process becomes the gateway of.
     #[arg(long, hide = true, value_name = "PID")]

@@ -52,13 +52,13 @@ pub struct DrainArgs {
     #[arg(long, env = "HALFOPEN_ONCE", required = true, value_parser = BoolishValueParser::new())]
     pub once: bool,
     /// Only jobs of this dependency
-    #[arg(long, env = "HALFOPEN_DEP", value_name = "NAME")]
+    #[arg(long, env = "HALFOPEN_DRAIN_DEP", value_name = "NAME")]
     pub dep: Option<String>,
     /// How long to wait at once for a circuit or a job's time
-    #[arg(long, env = "HALFOPEN_MAX_WAIT", value_name = "DURATION", default_value = "5s", value_parser = |w: &str| parse(w))]
+    #[arg(long, env = "HALFOPEN_DRAIN_MAX_WAIT", value_name = "DURATION", default_value = "5s", value_parser = |w: &str| parse(w))]
     pub max_wait: Duration,
     /// Start at most so many jobs
-    #[arg(long, env = "HALFOPEN_LIMIT", value_name = "N")]
+    #[arg(long, env = "HALFOPEN_DRAIN_LIMIT", value_name = "N")]
     pub limit: Option<NonZeroU64>,
     /// Print a JSON object
     #[arg(long, env = "HALFOPEN_JSON", value_parser = BoolishValueParser::new())]

@@ -49,7 +49,7 @@ const UNNAMED: &str = "any";
 #[derive(Debug, Args)]
 pub struct DrillArgs {
     /// Drill this dependency of the policy [default: each]
-    #[arg(long, value_name = "NAME", env = "HALFOPEN_DEP")]
+    #[arg(long, value_name = "NAME", env = "HALFOPEN_DRILL_DEP")]
     pub dep: Option<String>,
     /// Switch each mechanism off in turn and demand that a row notices
     #[arg(long, env = "HALFOPEN_MUTATE", value_parser = BoolishValueParser::new(), conflicts_with = "through")]

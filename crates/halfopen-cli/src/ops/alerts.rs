@@ -43,7 +43,7 @@ pub struct TestArgs {
 #[derive(Debug, Args)]
 pub struct ListArgs {
     /// Also those that were delivered
-    #[arg(long, env = "HALFOPEN_ALL", value_parser = BoolishValueParser::new())]
+    #[arg(long, env = "HALFOPEN_ALERTS_ALL", value_parser = BoolishValueParser::new())]
     pub all: bool,
     /// Print a JSON list
     #[arg(long, env = "HALFOPEN_JSON", value_parser = BoolishValueParser::new())]

@@ -24,16 +24,16 @@ pub struct EventsArgs {
     #[arg(long, env = "HALFOPEN_JSON", value_parser = BoolishValueParser::new())]
     pub json: bool,
     /// Only what happened so recently
-    #[arg(long, env = "HALFOPEN_SINCE", value_name = "DURATION", value_parser = |w: &str| parse_positive(w))]
+    #[arg(long, env = "HALFOPEN_EVENTS_SINCE", value_name = "DURATION", value_parser = |w: &str| parse_positive(w))]
     pub since: Option<Duration>,
     /// Only this dependency
-    #[arg(long, env = "HALFOPEN_DEP", value_name = "NAME")]
+    #[arg(long, env = "HALFOPEN_EVENTS_DEP", value_name = "NAME")]
     pub dep: Option<String>,
     /// At most so many, the newest
-    #[arg(long, env = "HALFOPEN_LIMIT", value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, env = "HALFOPEN_EVENTS_LIMIT", value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub limit: u32,
     /// Also what is no change of state: waits, probes, holds, the ramp
-    #[arg(long, env = "HALFOPEN_ALL", value_parser = BoolishValueParser::new())]
+    #[arg(long, env = "HALFOPEN_EVENTS_ALL", value_parser = BoolishValueParser::new())]
     pub all: bool,
     /// Which gateway is asked, if one is.
     #[command(flatten)]

@@ -26,7 +26,7 @@ const LINES_SHOWN: usize = 10;
 #[derive(Debug, Args)]
 pub struct ReportArgs {
     /// How far back
-    #[arg(long, env = "HALFOPEN_SINCE", value_name = "DURATION", default_value = "24h", value_parser = |w: &str| parse_positive(w))]
+    #[arg(long, env = "HALFOPEN_REPORT_SINCE", value_name = "DURATION", default_value = "24h", value_parser = |w: &str| parse_positive(w))]
     pub since: Duration,
     /// Print a JSON list
     #[arg(long, env = "HALFOPEN_JSON", value_parser = BoolishValueParser::new())]

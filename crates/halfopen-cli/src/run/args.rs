@@ -46,7 +46,7 @@ pub struct RunArgs {
     #[arg(long, env = "HALFOPEN_REPORT", value_name = "FILE")]
     pub report: Option<PathBuf>,
     /// Write what happened to standard error, as one line of JSON
-    #[arg(long, env = "HALFOPEN_JSON", value_parser = BoolishValueParser::new())]
+    #[arg(long, env = "HALFOPEN_RUN_JSON", value_parser = BoolishValueParser::new())]
     pub json: bool,
     /// How long one attempt may take [default: the policy's timeout_ms, else 10m, agents 4h]
     #[arg(long, env = "HALFOPEN_TIMEOUT", value_name = "DURATION", value_parser = |w: &str| parse_positive(w))]

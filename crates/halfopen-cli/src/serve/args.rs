@@ -16,7 +16,7 @@ use crate::log::{Format, Level};
 /// The flags of `halfopen serve`.
 #[derive(Clone, Debug, Args)]
 pub struct ServeArgs {
-    /// Address to serve on: HOST:PORT with a literal IP address (port 0: any), or unix:PATH
+    /// Address to serve on: an IP address or localhost and a port (port 0: any), or unix:PATH
     #[arg(long, env = "HALFOPEN_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:4141")]
     pub listen: Address,
     /// Address of the operators' paths, if they are not to stand beside the calls
@@ -46,8 +46,8 @@ pub struct ServeArgs {
     /// Lines of lower levels are not written
     #[arg(long, env = "HALFOPEN_LOG_LEVEL", value_name = "LEVEL", value_enum, default_value = "info")]
     pub log_level: Level,
-    /// Base URL of a dependency, as if it stood in the policy file
-    #[arg(long = "upstream", value_name = "NAME=URL")]
+    /// Base URL of a dependency, as if it stood in the policy file; may be given again, or several with spaces
+    #[arg(long = "upstream", env = "HALFOPEN_UPSTREAM", value_name = "NAME=URL", value_delimiter = ' ')]
     pub upstreams: Vec<NamedUrl>,
     /// Worker threads [default: one for each core]
     #[arg(long, env = "HALFOPEN_THREADS", value_name = "N")]
@@ -102,7 +102,9 @@ impl FromStr for Address {
         }
         let word = word.strip_prefix("localhost:").map_or_else(|| word.to_owned(), |port| format!("127.0.0.1:{port}"));
         word.parse().map(Self::Tcp).map_err(|_| {
-            "no address; write an IP address and a port (127.0.0.1:4141, [::1]:4141), or unix:PATH".to_owned()
+            "no address; write an IP address or localhost and a port (127.0.0.1:4141, [::1]:4141, localhost:4141), or \
+             unix:PATH"
+                .to_owned()
         })
     }
 }

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
+use clap::builder::BoolishValueParser;
 use halfopen::config::Config;
 use halfopen_core::classify::{Classifier, profile_for_command, suggest_command, suggest_http};
 use halfopen_core::outcome::{CommandOutcome, Excerpt, Exit, HttpOutcome, Reached};
@@ -27,34 +28,34 @@ use crate::{exit, ui};
 #[derive(Debug, Args)]
 pub struct ClassifyArgs {
     /// Judge as this dependency of the policy: its profile and its own rules
-    #[arg(long, value_name = "NAME", env = "HALFOPEN_DEP")]
+    #[arg(long, value_name = "NAME", env = "HALFOPEN_CLASSIFY_DEP")]
     pub dep: Option<String>,
     /// Judge by this rule pack [default: the dependency's, else generic]
-    #[arg(long, value_name = "PACK", env = "HALFOPEN_PROFILE")]
+    #[arg(long, value_name = "PACK", env = "HALFOPEN_CLASSIFY_PROFILE")]
     pub profile: Option<String>,
     /// How the command ended: its exit code, or `timeout` [default: 1]
-    #[arg(long, value_name = "CODE", conflicts_with_all = ["http", "corpus"])]
+    #[arg(long, value_name = "CODE", env = "HALFOPEN_CLASSIFY_EXIT_CODE", conflicts_with_all = ["http", "corpus"])]
     pub exit_code: Option<String>,
     /// What the command wrote to standard output; - reads it here
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["http", "corpus"])]
+    #[arg(long, value_name = "FILE", env = "HALFOPEN_CLASSIFY_STDOUT", conflicts_with_all = ["http", "corpus"])]
     pub stdout: Option<PathBuf>,
     /// What the command wrote to standard error; - reads it here
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["http", "corpus"])]
+    #[arg(long, value_name = "FILE", env = "HALFOPEN_CLASSIFY_STDERR", conflicts_with_all = ["http", "corpus"])]
     pub stderr: Option<PathBuf>,
     /// A raw HTTP response: status line, headers, empty line, body; - reads it here
-    #[arg(long, value_name = "FILE", conflicts_with = "corpus")]
+    #[arg(long, value_name = "FILE", env = "HALFOPEN_CLASSIFY_HTTP", conflicts_with = "corpus")]
     pub http: Option<PathBuf>,
     /// The request's method, with --http
-    #[arg(long, value_name = "METHOD", default_value = "POST")]
+    #[arg(long, value_name = "METHOD", env = "HALFOPEN_CLASSIFY_METHOD", default_value = "POST")]
     pub method: String,
     /// A file of outcomes, one JSON object a line; those with `expect` are checked; - reads it here
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", env = "HALFOPEN_CLASSIFY_CORPUS")]
     pub corpus: Option<PathBuf>,
     /// Print one JSON object a line
-    #[arg(long)]
+    #[arg(long, env = "HALFOPEN_JSON", value_parser = BoolishValueParser::new())]
     pub json: bool,
     /// Print a rule to paste under `classify:` if no rule knows the outcome
-    #[arg(long, conflicts_with_all = ["corpus", "json"])]
+    #[arg(long, env = "HALFOPEN_CLASSIFY_SUGGEST", value_parser = BoolishValueParser::new(), conflicts_with_all = ["corpus", "json"])]
     pub suggest: bool,
 }
 
