@@ -39,7 +39,7 @@ use super::headers;
 use super::partition::{Asked, Judges};
 use super::probe;
 use super::problem::{ATTEMPTS, CIRCUIT, Kind, OUTCOME, Problem, RetryAt, SHOULD_RETRY, attempts_field};
-use super::queue::prefer::Prefer;
+use super::queue::prefer::{APPLIED, Prefer};
 use super::refuse::cache::{Cache, Key, Of};
 use super::refuse::queue::NotKept;
 use super::telemetry::{About as Followed, AttemptSpan, CallSpan};
@@ -63,6 +63,9 @@ const FULL_FOR: Duration = Duration::from_secs(30);
 
 /// Says why a call had no further attempt, or was not kept, where its answer does not say it.
 const REASON: HeaderName = HeaderName::from_static("halfopen-reason");
+
+/// Says why a call that was to be queued at once (`Prefer: respond-async`) was not.
+const NOT_QUEUED: HeaderName = HeaderName::from_static("halfopen-not-queued");
 
 /// Carries a call to `dependency` through; `path` is what stood behind its name, with its leading slash and query.
 pub(super) async fn carry(
@@ -144,6 +147,8 @@ struct Call<'a> {
     path: Cow<'a, str>,
     /// What the caller prefers.
     prefer: Prefer,
+    /// Why it was not queued at once, although the caller prefers it.
+    unmet: Option<&'static str>,
     /// Who calls, where callers are told apart.
     caller: Option<HeaderValue>,
     /// Its idempotency key, which no other call may have meanwhile.
@@ -220,6 +225,7 @@ impl<'a> Call<'a> {
             unknown_end: false,
             path,
             prefer,
+            unmet: None,
             caller,
             key_taken: None,
         })
@@ -230,6 +236,18 @@ impl<'a> Call<'a> {
         if let Some(carried) = self.before_the_door().await {
             return carried;
         }
+        let unmet = self.unmet;
+        let mut carried = self.through_the_door().await;
+        if let Some(why) = unmet
+            && !carried.response.headers().contains_key(APPLIED)
+        {
+            // RFC 7240 lets a preference be ignored; whoever sent it counts on its call being stored.
+            carried.response.headers_mut().insert(NOT_QUEUED, HeaderValue::from_static(why));
+        }
+        carried
+    }
+
+    async fn through_the_door(mut self) -> Carried {
         let mut ask = Ask::Fresh;
         let mut choose = Choose::Any;
         let mut last = None;

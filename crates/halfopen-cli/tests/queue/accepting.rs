@@ -124,6 +124,39 @@ fn a_secret_in_a_field_of_its_own_is_not_queued() {
 }
 
 #[test]
+fn a_call_that_prefers_it_and_is_not_kept_is_told_why() {
+    let stub = Stub::start();
+    let prefers = [("prefer", "respond-async")];
+    let told = |answer: &crate::client::Answer| {
+        assert_eq!((answer.status, answer.field("preference-applied")), (200, None), "{}", answer.text());
+        answer.field("halfopen-not-queued").map(str::to_owned)
+    };
+    let queues = gateway(&stub, &queueing("replay_body_bytes_max: 100\nqueue: { max_jobs: 1 }"));
+    let secret = send(&queues, "inv-1", &[("prefer", "respond-async"), ("authorization", "Bearer x")]);
+    assert_eq!(told(&secret).as_deref(), Some("caller_secret"));
+    let long = send(&queues, &"x".repeat(200), &prefers);
+    assert_eq!(told(&long).as_deref(), Some("body_too_long"));
+    assert_eq!(told(&send(&queues, "inv-2", &[])), None, "nobody asked");
+    stub.then([Reply::new().hang()]);
+    let kept = send(&queues, "inv-3", &prefers);
+    assert_eq!((kept.status, kept.field("preference-applied")), (202, Some("respond-async")));
+    assert_eq!(kept.field("halfopen-not-queued"), None);
+    until("it is under way", || stub.seen().iter().any(|seen| seen.body.windows(5).any(|bytes| bytes == b"inv-3")));
+    assert_eq!(told(&send(&queues, "inv-4", &prefers)).as_deref(), Some("queue_full"));
+
+    let fails_fast = gateway(&stub, "");
+    assert_eq!(told(&send(&fails_fast, "inv-5", &prefers)).as_deref(), Some("does_not_queue"));
+    // Also where the answer is our own.
+    fails_fast.halfopen(&["hold", "up", "open", "--policy", "policy.yaml"]);
+    until("it is held", || send(&fails_fast, "inv-6", &prefers).status == 503);
+    let refused = send(&fails_fast, "inv-7", &prefers);
+    assert_eq!(refused.field("halfopen-not-queued"), Some("does_not_queue"), "{}", refused.head);
+    let observes = gateway(&stub, &queueing("mode: observe"));
+    assert_eq!(told(&send(&observes, "inv-8", &prefers)).as_deref(), Some("observed"));
+}
+
+/// A preference is obeyed where it can be.
+#[test]
 fn a_call_that_prefers_it_is_queued_while_everything_is_well() {
     let stub = Stub::start();
     let gateway = gateway(&stub, &queueing(""));

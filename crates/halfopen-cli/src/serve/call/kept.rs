@@ -72,6 +72,8 @@ impl Call<'_> {
     pub(super) async fn before_the_door(&mut self) -> Option<Carried> {
         // Who only observes changes nothing about a call.
         if !self.dependency.keeps() || self.observes() {
+            let why = if self.observes() { "observed" } else { "does_not_queue" };
+            self.unmet = self.prefer.respond_async.then_some(why);
             return None;
         }
         if let Some(key) = self.key() {
@@ -107,8 +109,11 @@ impl Call<'_> {
             }
         }
         if self.prefer.respond_async {
-            // A preference: what cannot be kept is carried at once.
-            return self.keep(Because::Preferred, Known::default()).await.ok();
+            // A preference: what cannot be kept is carried at once, and its answer says why.
+            match self.keep(Because::Preferred, Known::default()).await {
+                Ok(kept) => return Some(kept),
+                Err(why) => self.unmet = Some(why.word()),
+            }
         }
         None
     }
