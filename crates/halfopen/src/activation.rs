@@ -4,6 +4,10 @@
 //! line of JSON in `activation.jsonl` beside the store, whether anything happened or not, and `halfopen report` adds
 //! the lines up: a dependency with calls and no failures is quiet, one without lines is not wired.
 //!
+//! Stores in one folder share the file, and each line names its store: what is added up is that of one store. It is told by the
+//! name of its file, because the folder is the same and has many spellings. A file for each store was refused: whoever
+//! watches the lines of a machine follows one name, and a folder with two stores is rare.
+//!
 //! A line is one `write(2)` on a file opened for appending, so two hundred processes at once neither mix nor lose
 //! lines, without a lock. Past [`FILE_BYTES_MAX`] the file becomes `activation.1.jsonl`, and an older one of that name
 //! is dropped; the lock that this takes is never waited for. The store itself was considered as the place and refused:
@@ -437,14 +441,20 @@ pub struct Report {
 /// How many different unclassified lines of one dependency a report holds.
 const LINES_HELD_MAX: usize = 100;
 
-/// Adds up the lines since `since_ms`, as of `now_ms`. A file that does not exist has no lines.
+/// Returns whether a line that names its store so is one of the store at `path`, beside which it stands.
+fn is_of(named: &str, path: &Path) -> bool {
+    let there = named.strip_prefix("sqlite:").unwrap_or(named);
+    Path::new(there).file_name() == path.file_name()
+}
+
+/// Adds up the lines of a store since `since_ms`, as of `now_ms`. A file that does not exist has no lines.
 ///
 /// # Errors
 ///
 /// [`ActivationError::Io`] if a file exists and cannot be read.
 pub fn read(store: &Location, since_ms: i64, now_ms: i64) -> Result<Report, ActivationError> {
     let mut report = Report::default();
-    let Some(path) = file_of(store) else { return Ok(report) };
+    let (Some(path), Location::Sqlite(own)) = (file_of(store), store) else { return Ok(report) };
     let middle = since_ms.saturating_add(now_ms.saturating_sub(since_ms) / 2);
     let opened = |path: PathBuf| match File::open(&path) {
         Ok(file) => Ok(Some((path, file))),
@@ -468,7 +478,7 @@ pub fn read(store: &Location, since_ms: i64, now_ms: i64) -> Result<Report, Acti
                 break;
             }
             match whole::<Entry>(&String::from_utf8_lossy(&line)) {
-                Some(entry) if entry.at_ms >= since_ms => report.take_in(entry, middle),
+                Some(entry) if entry.at_ms >= since_ms && is_of(&entry.store, own) => report.take_in(entry, middle),
                 Some(_) => {}
                 None if line.iter().all(u8::is_ascii_whitespace) => {}
                 None => report.unreadable += 1,
@@ -554,6 +564,31 @@ mod tests {
         assert_eq!(ocr.kept_off, [KeptOff { at_ms: 9_000, refused: 1, queued: 0 }]);
         assert_eq!(ocr.unclassified_lines, BTreeMap::from([("boom[31m".to_owned(), 2)]));
         assert_eq!(report.dependencies["crm"].last_call_at_ms, None);
+    }
+
+    #[test]
+    fn stores_in_one_folder_do_not_mix_their_figures() {
+        let (dir, store) = store();
+        let other = Location::Sqlite(dir.path().join("state").join("other.db"));
+        assert_eq!(file(&store), file(&other));
+        let calls = |calls| Figures { calls, ..Figures::default() };
+        record(&store, "ocr", &calls(3), &[], 1_000).expect("recorded");
+        record(&other, "crm", &calls(5), &[], 2_000).expect("recorded");
+        // As an earlier version wrote it, by another spelling of the same folder.
+        let old =
+            format!("{BEGIN}\"at_ms\":3000,\"dependency\":\"ocr\",\"store\":\"sqlite:halfopen.db\",\"calls\":4}}\n");
+        OpenOptions::new()
+            .append(true)
+            .open(file(&store))
+            .and_then(|mut file| file.write_all(old.as_bytes()))
+            .expect("a line");
+        let sums = |store: &Location| -> Vec<(String, u64)> {
+            let report = read(store, 0, 10_000).expect("read");
+            assert_eq!(report.unreadable, 0);
+            report.dependencies.into_iter().map(|(name, summary)| (name, summary.figures.calls)).collect()
+        };
+        assert_eq!(sums(&store), [("ocr".to_owned(), 7)]);
+        assert_eq!(sums(&other), [("crm".to_owned(), 5)]);
     }
 
     #[test]

@@ -40,6 +40,23 @@ fn figures_are_added_up_and_zeros_are_shown() {
     assert_eq!(failed, ["failed", "0", "1"], "what has no figure of its own is seen there: {text}");
 }
 
+/// A folder may hold two stores: a trial beside the real one, two teams of a machine.
+#[test]
+fn two_stores_in_one_folder_are_reported_apart() {
+    let world = World::new();
+    for (store, dependency, times) in [("a.db", "ocr", 1), ("b.db", "crm", 2)] {
+        for _ in 0..times {
+            let ran = world.halfopen(&["run", "--store", store, "--dep", dependency, "--", "true"]);
+            assert_eq!(ran.code, Some(0), "{}", ran.err);
+        }
+    }
+    for (store, dependency, calls) in [("a.db", "ocr", 1), ("b.db", "crm", 2), ("./b.db", "crm", 2)] {
+        let list = world.halfopen(&["report", "--store", store, "--json"]).json();
+        let found: Vec<_> = list.as_array().unwrap().iter().map(|line| (&line["dependency"], &line["calls"])).collect();
+        assert_eq!(found, [(&json!(dependency), &json!(calls))], "{store}");
+    }
+}
+
 #[test]
 fn sixty_runs_at_once_leave_sixty_lines() {
     let world = World::new();
