@@ -94,7 +94,8 @@ pub(super) fn own_rules(reader: &mut Reader<'_>, file: &RawFile) {
             // A complaint about a regular expression draws its own caret over several lines.
             let message = error.to_string().lines().map(str::trim).collect::<Vec<_>>().join(" ");
             if !reader.remarks.iter().any(|remark| remark.span == span && remark.message == message) {
-                reader.remark_at("classify", Level::Error, &span, message, None);
+                let help = "docs/classes.md shows rules; halfopen classify tries one".to_owned();
+                reader.remark_at("classify", Level::Error, &span, message, Some(help));
             }
         }
     }

@@ -169,7 +169,7 @@ impl Config {
                 file
             }
             Err(malformed) => {
-                reader.remark(Level::Error, &malformed.at, malformed.message, None);
+                reader.error(&malformed.at, malformed.message, malformed.help);
                 RawFile::default()
             }
         };

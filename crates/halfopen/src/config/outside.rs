@@ -30,7 +30,8 @@ impl Reader<'_> {
         let mut read = Vec::new();
         for (name, name_node, value) in self.entries(node) {
             if halfopen_core::circuit_id::CircuitId::part("d", "credential", &name).is_err() {
-                self.error(&name_node.span, format!("`{name}` is no name for a credential; allowed is {NAME}"));
+                let message = format!("`{name}` is no name for a credential; allowed is {NAME}");
+                self.error(&name_node.span, message, "write for example `main`");
                 continue;
             }
             if !matches!(value.value, Value::Map(_)) {
@@ -41,13 +42,19 @@ impl Reader<'_> {
             }
             let mut credential =
                 RawCredential { name: name.clone(), from_env: None, from_file: None, header: None, scheme: None };
-            for (word, word_node, value) in self.entries(value) {
+            let entries = self.entries(value);
+            let from = |word: &str| entries.iter().filter(|(known, ..)| known == word).count();
+            let sources = from("from_env") + from("from_file");
+            for (word, word_node, value) in entries {
                 match word.as_str() {
                     "from_env" => credential.from_env = self.variable(value),
                     "from_file" => credential.from_file = self.line(value, "from_file"),
                     "header" => match self.line(value, "header") {
                         Some(header) if is_header(&header) => credential.header = Some(header),
-                        Some(header) => self.error(&value.span, format!("`{header}` is no name of an HTTP header")),
+                        Some(header) => {
+                            let message = format!("`header` is `{header}`; allowed is the name of an HTTP header");
+                            self.error(&value.span, message, "write for example `header: X-Api-Key`");
+                        }
                         None => {}
                     },
                     "scheme" => credential.scheme = self.line(value, "scheme"),
@@ -61,9 +68,10 @@ impl Reader<'_> {
                     }
                 }
             }
-            if credential.from_env.is_some() == credential.from_file.is_some() {
-                let message = format!("credential `{name}` needs either `from_env` or `from_file`");
-                self.error(&name_node.span, message);
+            if sources != 1 {
+                let has = if sources == 0 { "has neither" } else { "has both" };
+                let message = format!("credential `{name}` needs either `from_env` or `from_file`, and {has}");
+                self.error(&name_node.span, message, "write for example `from_env: OCR_TOKEN`");
             }
             read.push(credential);
         }
@@ -105,8 +113,9 @@ impl Reader<'_> {
                 }
             }
             other => {
-                let message = format!("`alerts` is {}; it maps each owner to a list of channels", other.kind());
-                self.error(&node.span, message);
+                let written = self.written(node, other);
+                let message = format!("`alerts` is {written}; it maps each owner to a list of channels");
+                self.error(&node.span, message, "write for example `alerts: {platform: [{email: ops@example.com}]}`");
             }
         }
         owners
@@ -168,31 +177,35 @@ impl Reader<'_> {
         if !matches!(node.value, Value::Map(_)) {
             return Some(Channel::Webhook { url: self.written_url(node, "webhook")?, secret: None });
         }
-        let (mut url, mut secret) = (None, None);
+        let (mut url, mut secret, mut named) = (None, None, false);
         for (word, key, value) in self.entries(node) {
+            named |= ["url", "url_from_env"].contains(&word.as_str());
             match word.as_str() {
-                "url" => url = self.written_url(value, "webhook"),
+                "url" => url = self.written_url(value, "url"),
                 "url_from_env" => url = self.variable(value).map(SecretUrl::Env),
                 "secret_from_env" => secret = self.variable(value),
                 _ => self.unknown_in("webhook", &key.span, &["url", "url_from_env", "secret_from_env"]),
             }
         }
-        self.demanded(url, "webhook", node).map(|url| Channel::Webhook { url, secret })
+        self.demanded(named, "webhook", node);
+        url.map(|url| Channel::Webhook { url, secret })
     }
 
     fn slack(&mut self, node: &Node) -> Option<Channel> {
         if !matches!(node.value, Value::Map(_)) {
             return Some(Channel::Slack(self.written_url(node, "slack")?));
         }
-        let mut url = None;
+        let (mut url, mut named) = (None, false);
         for (word, key, value) in self.entries(node) {
+            named |= ["url", "url_from_env"].contains(&word.as_str());
             match word.as_str() {
-                "url" => url = self.written_url(value, "slack"),
+                "url" => url = self.written_url(value, "url"),
                 "url_from_env" => url = self.variable(value).map(SecretUrl::Env),
                 _ => self.unknown_in("slack", &key.span, &["url", "url_from_env"]),
             }
         }
-        self.demanded(url, "slack", node).map(Channel::Slack)
+        self.demanded(named, "slack", node);
+        url.map(Channel::Slack)
     }
 
     fn email(&mut self, node: &Node) -> Option<Channel> {
@@ -200,8 +213,9 @@ impl Reader<'_> {
         if !matches!(node.value, Value::Map(_)) {
             return Some(Channel::Email { to: vec![self.address(node)?], from: None, smtp });
         }
-        let (mut to, mut from, mut server) = (Vec::new(), None, Some(smtp));
+        let (mut to, mut from, mut server, mut named) = (Vec::new(), None, Some(smtp), false);
         for (word, key, value) in self.entries(node) {
+            named |= word == "to" && !matches!(&value.value, Value::List(items) if items.is_empty());
             match (word.as_str(), &value.value) {
                 ("to", Value::List(items)) => to = items.iter().filter_map(|item| self.address(item)).collect(),
                 ("to", _) => to.extend(self.address(value)),
@@ -210,8 +224,11 @@ impl Reader<'_> {
                 _ => self.unknown_in("email", &key.span, &["to", "from", "smtp_from_env"]),
             }
         }
+        if !named {
+            let message = "`email` needs `to`: an address, or a list of them".to_owned();
+            self.error(&node.span, message, "write for example `to: ops@example.com`");
+        }
         if to.is_empty() {
-            self.error(&node.span, "`email` needs `to`: an address, or a list of them".to_owned());
             return None;
         }
         server.map(|smtp| Channel::Email { to, from, smtp })
@@ -222,7 +239,8 @@ impl Reader<'_> {
         if to.split('@').filter(|part| !part.is_empty()).count() == 2 {
             return Some(to);
         }
-        self.error(&node.span, format!("`{to}` is no mail address"));
+        let message = format!("`{to}` is no mail address; allowed is NAME@DOMAIN");
+        self.error(&node.span, message, "write for example `ops@example.com`");
         None
     }
 
@@ -231,15 +249,22 @@ impl Reader<'_> {
         if is_url(&url) {
             return Some(SecretUrl::Written(url));
         }
-        self.error(&node.span, format!("`{word}` is no http or https URL"));
+        // What stands there may be a secret, and is not repeated.
+        let message = format!("`{word}` is no http or https URL without a user name");
+        self.error(
+            &node.span,
+            message,
+            "write for example `https://hooks.example.com/ours`; one that is a secret stands in a variable",
+        );
         None
     }
 
-    fn demanded(&mut self, url: Option<SecretUrl>, word: &str, node: &Node) -> Option<SecretUrl> {
-        if url.is_none() {
-            self.error(&node.span, format!("`{word}` needs either `url` or `url_from_env`"));
+    /// Demands that an address is named. One that is named and wrong has been refused where it stands.
+    fn demanded(&mut self, named: bool, word: &str, node: &Node) {
+        if !named {
+            let message = format!("`{word}` needs either `url` or `url_from_env`, and has neither");
+            self.error(&node.span, message, "write for example `url_from_env: WEBHOOK_URL`");
         }
-        url
     }
 
     fn unknown_in(&mut self, word: &str, span: &Range<usize>, known: &[&str]) {

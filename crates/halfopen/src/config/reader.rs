@@ -62,8 +62,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(super) fn error(&mut self, span: &Range<usize>, message: String) {
-        self.remark(Level::Error, span, message, None);
+    /// Refuses what stands at `span`; whoever reads it is told what to do next.
+    pub(super) fn error(&mut self, span: &Range<usize>, message: String, help: impl Into<String>) {
+        self.remark(Level::Error, span, message, Some(help.into()));
     }
 
     /// Reads a whole file.
@@ -119,7 +120,10 @@ impl<'a> Reader<'a> {
     fn store(&mut self, node: &Node) -> Option<String> {
         let word = self.line(node, "store")?;
         match word.parse::<Location>() {
-            Err(error) => self.error(&node.span, error.to_string()),
+            Err(error) => {
+                let help = "write an absolute path, such as `store: /var/lib/halfopen/halfopen.db`";
+                self.error(&node.span, format!("`store` is `{word}`: {error}"), help);
+            }
             Ok(Location::Sqlite(path)) if path.is_relative() => {
                 let message = format!("`{word}` is another store in every folder from which halfopen is started");
                 let help = "write an absolute path";
@@ -132,7 +136,8 @@ impl<'a> Reader<'a> {
 
     fn dependencies(&mut self, node: &Node) -> Vec<Raw> {
         match &node.value {
-            Value::Null => Vec::new(),
+            Value::List(items) if items.is_empty() => self.no_dependencies(node),
+            Value::Null => self.no_dependencies(node),
             Value::List(items) => {
                 let mut read = Vec::new();
                 for (index, item) in items.iter().enumerate() {
@@ -149,10 +154,27 @@ impl<'a> Reader<'a> {
                 read
             }
             other => {
-                let message = format!("`dependencies` is {}; it is a list of dependencies", other.kind());
+                let message = format!("`dependencies` is {}; it is a list of dependencies", self.written(node, other));
                 self.remark(Level::Error, &node.span, message, Some("write `- name: NAME` below it".to_owned()));
                 Vec::new()
             }
+        }
+    }
+
+    /// Says that a list of dependencies holds none, which beside a `dependency_guard` is easily taken for the other way round.
+    fn no_dependencies(&mut self, node: &Node) -> Vec<Raw> {
+        let help = "write `- name: NAME` below it, or take the key out; what stands under `dependency_guard` holds";
+        self.remark(Level::Warning, &node.span, "`dependencies` names none".to_owned(), Some(help.to_owned()));
+        Vec::new()
+    }
+
+    /// Returns a value that should have been another kind, as a message shows it.
+    pub(super) fn written(&self, node: &Node, value: &Value) -> String {
+        match value {
+            Value::List(_) | Value::Map(_) | Value::Null => value.kind().to_owned(),
+            Value::Text(text) if text.is_empty() => "empty".to_owned(),
+            Value::Text(_) => format!("`{}`", self.source.excerpt(&node.span)),
+            Value::Bool(_) | Value::Int(_) | Value::Float(_) => self.source.excerpt(&node.span),
         }
     }
 
@@ -175,7 +197,9 @@ impl<'a> Reader<'a> {
             Value::Null => {}
             Value::Map(_) => self.group(node, "", block, &mut raw),
             other => {
-                self.error(&node.span, format!("this is {}; it is a mapping of keys", other.kind()));
+                let place = self.at.last().cloned().unwrap_or_default();
+                let message = format!("`{place}` is {}; it is a mapping of keys", self.written(node, other));
+                self.error(&node.span, message, "write `name: NAME` and further keys, each on a line below it");
                 return None;
             }
         }
@@ -188,16 +212,25 @@ impl<'a> Reader<'a> {
             self.enter(word.clone());
             match keys::below(group).find(|(known, _)| *known == word) {
                 Some((_, key)) if key.path == "name" && block == Block::Defaults => {
-                    self.error(&key_node.span, "`defaults` has no `name`: it holds for every dependency".to_owned());
+                    let message = format!(
+                        "`defaults` has no `name`, this is `{}`: it holds for every dependency",
+                        self.source.excerpt(&value.span)
+                    );
+                    self.error(&key_node.span, message, "take it out, or write it under `dependencies`");
                 }
                 Some((_, key)) if key.kind == Kind::Group => {
-                    raw.given.insert(key.path, Given { value: Written::Group, span: key_node.span.clone() });
+                    // What is no group has been refused: nothing follows from it.
+                    if matches!(value.value, Value::Null | Value::Map(_)) {
+                        raw.given.insert(key.path, Given { value: Written::Group, span: key_node.span.clone() });
+                    }
                     match &value.value {
                         Value::Null => {}
                         Value::Map(_) => self.group(value, key.path, block, raw),
                         other => {
-                            let kind = other.kind();
-                            self.error(&value.span, format!("`{}` is {kind}; it is a mapping of keys", key.path));
+                            let written = self.written(value, other);
+                            let known: Vec<&str> = keys::below(key.path).map(|(word, _)| word).collect();
+                            let message = format!("`{}` is {written}; it is a mapping of keys", key.path);
+                            self.error(&value.span, message, format!("keys below it are {}", known.join(", ")));
                         }
                     }
                 }
@@ -226,7 +259,8 @@ impl<'a> Reader<'a> {
                 Value::Text(word) => word.clone(),
                 Value::Bool(_) | Value::Int(_) | Value::Float(_) => self.source.excerpt(&key.span),
                 other => {
-                    self.error(&key.span, format!("a key is a word, this is {}", other.kind()));
+                    let help = "write a word and a colon, such as `name: ocr`";
+                    self.error(&key.span, format!("a key is a word, this is {}", other.kind()), help);
                     continue;
                 }
             };

@@ -182,6 +182,7 @@ pub(super) fn checked(reader: &mut Reader<'_>, file: &RawFile) {
 /// Refuses pairs of values that contradict each other.
 fn pairs(reader: &mut Reader<'_>, raw: &Raw) {
     let resolved = policy(raw, "", Surface::Run);
+    let wrong_age = reader.remarks.iter().any(|remark| remark.key.ends_with("cache.max_age_sec"));
     let mut refuse = |path: &str, message: String, help: String| {
         let span = raw.span_of(path);
         if !reader.remarks.iter().any(|remark| remark.span == span && remark.message == message) {
@@ -236,7 +237,9 @@ fn pairs(reader: &mut Reader<'_>, raw: &Raw) {
             );
         }
     }
-    if raw.get("cache").is_some() && raw.get("cache.max_age_sec").is_none() {
+    // One that is written and wrong has been refused where it stands.
+    let written = raw.get("cache.max_age_sec").is_some() || wrong_age;
+    if raw.get("cache").is_some() && !written {
         refuse(
             "cache",
             "`cache` has no `max_age_sec`".to_owned(),
@@ -249,7 +252,13 @@ fn fallback(reader: &mut Reader<'_>, raw: &Raw, names: &[String]) {
     let Some(to) = raw.text("fallback") else { return };
     let span = raw.span_of("fallback");
     if raw.text("name").as_deref() == Some(to.as_str()) {
-        reader.remark_at("fallback", Level::Error, &span, format!("`fallback` of `{to}` is `{to}` itself"), None);
+        reader.remark_at(
+            "fallback",
+            Level::Error,
+            &span,
+            format!("`fallback` of `{to}` is `{to}` itself"),
+            Some("name another dependency of this file, or take the key out".to_owned()),
+        );
     } else if !names.contains(&to) {
         let help = match suggest::nearest(&to, names.iter().map(String::as_str)) {
             Some(near) => format!("the nearest name is `{near}`"),
@@ -283,7 +292,7 @@ fn circles(reader: &mut Reader<'_>, file: &RawFile) {
                     Level::Error,
                     &span,
                     format!("fallbacks go round in a circle: {}", way.join(" → ")),
-                    None,
+                    Some("take `fallback` out of one of them".to_owned()),
                 );
                 // One report for the whole circle.
                 return;

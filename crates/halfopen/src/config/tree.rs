@@ -57,6 +57,8 @@ impl Value {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Malformed {
     pub(super) message: String,
+    /// What to do about it.
+    pub(super) help: &'static str,
     pub(super) at: Range<usize>,
 }
 
@@ -107,7 +109,35 @@ fn malformed(error: &serde_saphyr::Error, text: &str) -> Malformed {
             message.lines().next().unwrap_or_default().to_owned()
         }
     };
-    Malformed { message, at }
+    let help = help_for(&message);
+    Malformed { message, help, at }
+}
+
+/// Returns what to do about a text that is no YAML: what usually is behind such a message.
+fn help_for(message: &str) -> &'static str {
+    const HELP: [(&str, &str); 10] = [
+        ("unclosed bracket", "close it on the same line, or write the list with `- ` below the key"),
+        ("unclosed quote", "close the quote on the same line"),
+        ("mapping values are not allowed", "a text that holds `: ` stands in quotes; a key begins a line of its own"),
+        ("unknown anchor", "write `&NAME` where the value stands first, or write the value here"),
+        ("contains itself", "write the value where the alias stands"),
+        ("second one", "join both into one file without `---`, or name them in two policies"),
+        ("tab", "indent with spaces"),
+        (
+            "nested too deeply",
+            "the deepest key of a policy stands 8 levels down; look for a stray indentation or bracket",
+        ),
+        (
+            "too much for a policy file",
+            "take aliases and lists apart; a policy of a thousand dependencies is well below it",
+        ),
+        ("invalid", "write the value without its tag, or one that is what the tag says"),
+    ];
+    let known = HELP.iter().find(|(part, _)| message.contains(part));
+    known.map_or(
+        "look for a wrong indentation, an unclosed quote or a missing `: ` there or in the line above",
+        |(_, help)| help,
+    )
 }
 
 /// Says which bound a file is beyond.

@@ -105,15 +105,12 @@ impl Reader<'_> {
 
     /// Remarks that a value is not what its key allows, and says what to write if that can be seen.
     pub(super) fn out_of_range<T>(&mut self, key: &Key, node: &Node) -> Option<T> {
-        let written = match &node.value {
-            Value::List(_) | Value::Map(_) => node.value.kind().to_owned(),
-            Value::Text(text) if text.is_empty() => "empty".to_owned(),
-            Value::Text(_) => format!("`{}`", self.source.excerpt(&node.span)),
-            _ => self.source.excerpt(&node.span),
+        let written = self.written(node, &node.value);
+        let help = match instead(key, &node.value) {
+            Some(value) => format!("write {value}"),
+            None => example(key),
         };
-        let help = instead(key, &node.value).map(|value| format!("write {value}"));
-        let message = format!("`{}` is {written}; allowed is {}", key.path, key.allowed());
-        self.remark(Level::Error, &node.span, message, help);
+        self.error(&node.span, format!("`{}` is {written}; allowed is {}", key.path, key.allowed()), help);
         None
     }
 
@@ -124,7 +121,7 @@ impl Reader<'_> {
                 let near = suggest::nearest(word, words.iter().copied());
                 let message =
                     format!("`{}` is `{}`; allowed is {}", key.path, self.source.excerpt(&node.span), key.allowed());
-                self.remark(Level::Error, &node.span, message, near.map(|near| format!("write {near}")));
+                self.error(&node.span, message, near.map_or_else(|| example(key), |near| format!("write {near}")));
                 None
             }
             _ => self.out_of_range(key, node),
@@ -146,7 +143,7 @@ impl Reader<'_> {
         for node in items {
             let word = item(self, node)?;
             if words.contains(&word) {
-                self.error(&node.span, format!("`{}` names `{word}` twice", key.path));
+                self.error(&node.span, format!("`{}` names `{word}` twice", key.path), "take one of them out");
                 return None;
             }
             words.push(word);
@@ -171,14 +168,22 @@ impl Reader<'_> {
             Value::Text(text) => text.clone(),
             Value::Bool(_) | Value::Int(_) | Value::Float(_) => self.source.excerpt(&node.span),
             other => {
-                self.error(&node.span, format!("`{path}` is {}; allowed is text on one line", other.kind()));
+                let help = keys::find(path).map_or_else(|| "write a text on one line".to_owned(), example);
+                self.error(&node.span, format!("`{path}` is {}; allowed is text on one line", other.kind()), help);
                 return None;
             }
         };
         let text = text.trim().to_owned();
         if text.is_empty() || text.chars().any(char::is_control) || text.chars().count() > TEXT_CHARS_MAX {
-            let message = format!("`{path}` is empty, longer than {TEXT_CHARS_MAX} characters, or not on one line");
-            self.error(&node.span, message);
+            let is = match text.chars().count() {
+                0 => "empty".to_owned(),
+                n if n > TEXT_CHARS_MAX => format!("{n} characters long"),
+                _ => "written over several lines".to_owned(),
+            };
+            let message =
+                format!("`{path}` is {is}; allowed is text on one line of at most {TEXT_CHARS_MAX} characters");
+            let help = keys::find(path).map_or_else(|| "write a text on one line".to_owned(), example);
+            self.error(&node.span, message, help);
             return None;
         }
         Some(text)
@@ -219,13 +224,19 @@ impl Reader<'_> {
                 Err(error) => {
                     let span = error.span.unwrap_or_else(|| item.span.clone());
                     self.enter(format!("[{index}]"));
-                    self.error(&span, format!("rule cannot be read: {}", error.message));
+                    let help = "docs/classes.md shows rules; halfopen classify tries one";
+                    self.error(&span, format!("rule cannot be read: {}", error.message), help);
                     self.leave();
                 }
             }
         }
         Some(Written::Rules(read))
     }
+}
+
+/// Returns a line that would be taken, for whoever wrote another.
+fn example(key: &Key) -> String {
+    format!("write for example `{}: {}`", key.word(), key.example)
 }
 
 /// Reads a truth value, in the words of YAML 1.1 too: other tools take them.
