@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 /// Runs commands so that they survive rate limits, overload and outages.
 #[derive(Debug, Parser)]
@@ -81,8 +81,34 @@ impl Cli {
         {
             return Ok(Self { shared, command: Command::Run(args) });
         }
-        Self::try_parse_from(words)
+        let error = match Self::try_parse_from(&words) {
+            Ok(cli) => return Ok(cli),
+            Err(error) => error,
+        };
+        if !error.use_stderr() {
+            return Err(error);
+        }
+        // clap's own usage line of a mistake lists what was given, and takes what a variable gave for something that must be.
+        let plain = |command: &mut clap::Command| {
+            let usage = command.render_usage().to_string();
+            usage.trim_start_matches("Usage: ").to_owned()
+        };
+        let mut command = with_usage(Self::command(), &plain);
+        let matches = command.try_get_matches_from_mut(&words)?;
+        Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
     }
+}
+
+/// Returns a command whose usage line, and that of every command below it, is what `usage` writes.
+pub(crate) fn with_usage(mut command: clap::Command, usage: &dyn Fn(&mut clap::Command) -> String) -> clap::Command {
+    fn fix(command: &mut clap::Command, usage: &dyn Fn(&mut clap::Command) -> String) {
+        let text = usage(command);
+        command.get_subcommands_mut().for_each(|below| fix(below, usage));
+        *command = std::mem::take(command).override_usage(text);
+    }
+    command.build();
+    fix(&mut command, usage);
+    command
 }
 
 #[cfg(test)]
@@ -90,7 +116,6 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use clap::CommandFactory as _;
     use test_case::test_case;
 
     /// Variables that halfopen sets or reads beside flags: none of them may be a flag's, too.
@@ -140,6 +165,18 @@ mod tests {
         }
     }
 
+    /// What is wrong is said by the whole, with the usage as `--help` shows it.
+    #[test_case("halfopen run", "<CMD>"; "no command")]
+    #[test_case("halfopen run --attempts 0 -- true", "--attempts"; "nonsense")]
+    #[test_case("halfopen run --stoer a.db -- true", "--stoer"; "a typing error")]
+    #[test_case("halfopen run --version", "--version"; "a flag of another place")]
+    fn a_mistake_is_told_with_the_usage_of_its_command(line: &str, about: &str) {
+        let told = Cli::read_from(line.split(' ').map(OsString::from).collect()).unwrap_err().to_string();
+        assert!(told.contains(about), "{told}");
+        let usage = told.lines().find(|line| line.starts_with("Usage: "));
+        assert!(usage.is_none_or(|usage| usage == "Usage: halfopen run [OPTIONS] -- <CMD>..."), "{told}");
+    }
+
     /// DESIGN.md section 12.
     #[test]
     fn every_flag_has_a_variable() {
@@ -156,11 +193,7 @@ mod tests {
     #[test_case("halfopen run --dep ocr --store a.db --policy p.yaml -n -- curl --store b.db"; "shared flags behind the command")]
     #[test_case("halfopen --store a.db run --dep ocr -- true"; "shared flags before the command")]
     #[test_case("halfopen run --on-open queue,fail_fast --max-wait 6h -- x run"; "lists and durations")]
-    #[test_case("halfopen run"; "no command")]
-    #[test_case("halfopen run --attempts 0 -- true"; "nonsense")]
-    #[test_case("halfopen run --stoer a.db -- true"; "a typing error")]
     #[test_case("halfopen run --help"; "help")]
-    #[test_case("halfopen run --version"; "version")]
     #[test_case("halfopen help run"; "help by name")]
     #[test_case("halfopen status"; "another command")]
     fn short_way_reads_what_the_whole_reads(line: &str) {

@@ -8,7 +8,9 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::path::Path;
 
+use halfopen::config::{Finding, Level as FindingLevel};
 use serde_json::json;
 
 use crate::log::{self, Format, Level};
@@ -42,6 +44,28 @@ pub fn warn(text: &str) {
 /// Writes an error.
 pub fn error(text: &str) {
     tell(Level::Error, text, "error: ");
+}
+
+/// Writes what there is to say about a policy file: as a person reads it, or where there is a log as one line of it, with
+/// the place as fields.
+pub fn finding(file: &Path, finding: &Finding) {
+    if !log::has_begun() {
+        return raw(&format!("{}\n", finding.rendered.trim_end()));
+    }
+    let level = match finding.level {
+        FindingLevel::Error => Level::Error,
+        FindingLevel::Warning => Level::Warn,
+        FindingLevel::Note => Level::Info,
+    };
+    let key = Some(&finding.key).filter(|key| !key.is_empty());
+    let fields = [
+        ("file", json!(file.display().to_string())),
+        ("line", json!(finding.line)),
+        ("column", json!(finding.column)),
+        ("key", json!(key)),
+        ("hint", json!(finding.help)),
+    ];
+    log::line(level, &finding.message, &fields);
 }
 
 /// Writes text to standard error as it is; in a log of objects it is the message of one.

@@ -3,11 +3,13 @@
 use clap::Args;
 use clap::builder::BoolishValueParser;
 use halfopen_core::job::JobState;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::place::{self, Place};
+use super::remote::{At, Remote};
 use super::{Done, out};
 use crate::args::Shared;
+use crate::shown::audit_document;
 use crate::{exit, ui};
 
 /// Arguments of `halfopen audit`.
@@ -16,61 +18,46 @@ pub struct AuditArgs {
     /// Print a JSON object
     #[arg(long, env = "HALFOPEN_JSON", value_parser = BoolishValueParser::new())]
     pub json: bool,
+    /// Which gateway is asked, if one is.
+    #[command(flatten)]
+    pub at: At,
 }
 
 pub(super) fn run(shared: &Shared, args: &AuditArgs) -> Done {
+    if let Some(gateway) = Remote::named(&args.at)? {
+        return told(args, &gateway.patient().document("/audit")?);
+    }
     let place = Place::find(shared)?;
     // Opening sweeps: a lease that has run out is nothing wrong until somebody had the chance to see it.
     let handle = place.open()?;
     let figures = handle.job_figures().map_err(place::store_failure)?;
     let report = handle.audit().map_err(place::store_failure)?;
+    told(args, &audit_document(&figures, &report))
+}
+
+/// Says what was found, from the document that a gateway gives as well.
+fn told(args: &AuditArgs, found: &Value) -> Done {
     if args.json {
-        let dependencies: Map<String, Value> = figures
-            .iter()
-            .map(|(name, figures)| {
-                let tally = &figures.tally;
-                let mut sums: Map<String, Value> = JobState::ALL
-                    .into_iter()
-                    .map(|state| (state.as_str().to_owned(), json!(tally.of(state))))
-                    .collect();
-                sums.insert("accepted".to_owned(), json!(tally.accepted));
-                sums.insert("pruned".to_owned(), json!(tally.pruned));
-                sums.insert("adds_up".to_owned(), json!(tally.adds_up()));
-                (name.clone(), Value::Object(sums))
-            })
-            .collect();
-        out::json(&json!({
-            "good": report.is_good(),
-            "jobs": report.jobs,
-            "dependencies": dependencies,
-            "wrong": report.wrong,
-            "more_wrong": report.more_wrong,
-        }))?;
-    } else {
+        out::json(found)?;
+    } else if let Some(dependencies) = found["dependencies"].as_object().filter(|known| !known.is_empty()) {
         let mut head = vec!["dependency", "accepted"];
         head.extend(JobState::ALL.iter().map(|state| state.as_str()));
         head.push("pruned");
-        let rows: Vec<Vec<String>> = figures
-            .iter()
-            .map(|(name, figures)| {
-                let mut row = vec![name.clone(), figures.tally.accepted.to_string()];
-                row.extend(JobState::ALL.iter().map(|state| figures.tally.of(*state).to_string()));
-                row.push(figures.tally.pruned.to_string());
-                row
-            })
-            .collect();
-        if !rows.is_empty() {
-            out::text(&out::table(&head, &rows))?;
-        }
+        let row = |(name, sums): (&String, &Value)| {
+            let sum = |key: &&str| sums[*key].as_u64().map_or_else(|| "-".to_owned(), |sum| sum.to_string());
+            std::iter::once(name.clone()).chain(head[1..].iter().map(sum)).collect()
+        };
+        let rows: Vec<Vec<String>> = dependencies.iter().map(row).collect();
+        out::text(&out::table(&head, &rows))?;
     }
-    for wrong in &report.wrong {
+    for wrong in found["wrong"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         ui::error(wrong);
     }
-    if report.more_wrong > 0 {
-        ui::error(&format!("and {} more", report.more_wrong));
+    if let Some(more) = found["more_wrong"].as_u64().filter(|more| *more > 0) {
+        ui::error(&format!("and {more} more"));
     }
-    if report.is_good() {
-        ui::say(&format!("{} jobs were looked at, all holds together", report.jobs));
+    if found["good"] == true {
+        ui::say(&format!("{} jobs were looked at, all holds together", found["jobs"]));
         return Ok(exit::OK);
     }
     Ok(exit::FOUND)

@@ -22,7 +22,7 @@ pub(super) struct Place {
 impl Place {
     /// Finds both, and opens neither the store nor anything else.
     pub(super) fn find(shared: &Shared) -> Result<Self, Failure> {
-        let config = Config::find(shared.policy.as_deref(), Surface::Run).map_err(|error| policy_failure(&error))?;
+        let config = Config::find_as_written(shared.policy.as_deref()).map_err(|error| policy_failure(&error))?;
         Self::find_with(shared, config)
     }
 

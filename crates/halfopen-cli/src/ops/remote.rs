@@ -20,6 +20,8 @@ use crate::exit;
 
 /// How long a connection, and each piece of an answer, may take. A gateway waits up to five seconds for its store.
 const WITHIN: Duration = Duration::from_secs(15);
+/// How long what looks at every job may take.
+const THOROUGHLY_WITHIN: Duration = Duration::from_secs(600);
 /// The longest answer that is read, in bytes.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 /// What begins the type of every problem of a gateway.
@@ -81,6 +83,8 @@ impl std::fmt::Display for GatewayUrl {
 pub(super) struct Remote {
     url: GatewayUrl,
     token: Option<String>,
+    /// How long each piece of an answer may take.
+    patience: Duration,
 }
 
 trait Stream: Read + Write {}
@@ -103,7 +107,7 @@ impl Remote {
                 failure.hint("the file holds what halfopen token NAME printed, not the gateway's file of hashes")
             );
         }
-        Ok(Some(Self { url, token }))
+        Ok(Some(Self { url, token, patience: WITHIN }))
     }
 
     /// Returns the URL.
@@ -203,12 +207,17 @@ impl Remote {
         }
     }
 
+    /// Waits longer for answers, for what looks at every job.
+    pub(super) fn patient(self) -> Self {
+        Self { patience: THOROUGHLY_WITHIN, ..self }
+    }
+
     fn exchange(&self, method: &str, target: &str, body: Option<&str>) -> io::Result<Answer> {
         let (mut stream, host): (Box<dyn Stream>, &str) = match &self.url {
-            GatewayUrl::Tcp(authority) => (Box::new(connect(authority)?), authority),
+            GatewayUrl::Tcp(authority) => (Box::new(connect(authority, self.patience)?), authority),
             GatewayUrl::Unix(path) => {
                 let stream = UnixStream::connect(path)?;
-                stream.set_read_timeout(Some(WITHIN))?;
+                stream.set_read_timeout(Some(self.patience))?;
                 stream.set_write_timeout(Some(WITHIN))?;
                 (Box::new(stream), "localhost")
             }
@@ -232,12 +241,12 @@ impl Remote {
     }
 }
 
-fn connect(authority: &str) -> io::Result<TcpStream> {
+fn connect(authority: &str, patience: Duration) -> io::Result<TcpStream> {
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for address in authority.to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, WITHIN) {
             Ok(stream) => {
-                stream.set_read_timeout(Some(WITHIN))?;
+                stream.set_read_timeout(Some(patience))?;
                 stream.set_write_timeout(Some(WITHIN))?;
                 return Ok(stream);
             }

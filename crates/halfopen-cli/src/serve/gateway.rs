@@ -32,7 +32,7 @@ use super::tell::Told;
 use crate::args::Shared;
 use crate::shown::SHADOW;
 use crate::token::TokenFileError;
-use crate::{exit, ui};
+use crate::{exit, log, ui};
 
 /// What all calls share.
 #[derive(Debug)]
@@ -192,7 +192,7 @@ impl Gateway {
     pub(super) fn start(shared: &Shared, args: &ServeArgs) -> Result<Arc<Self>, StartError> {
         let policy_path = locate(shared.policy.as_deref(), Here::Taken);
         let stamp = policy_path.as_deref().and_then(Stamp::of);
-        let config = read(policy_path.as_deref())?;
+        let config = read(policy_path.as_deref(), Reading::ToStart)?;
         let adding = config.dependencies.iter().find(|(_, dependency)| !dependency.wiring.credentials.is_empty());
         access::demands(args, adding.map(|(name, _)| name.as_str()))?;
         let access = Access::read(args)?;
@@ -287,7 +287,7 @@ impl Gateway {
     pub(super) fn read_again(&self) -> Result<Changes, StartError> {
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.live.load_full();
-        let live = Live::make(read(self.policy_path())?, &self.upstreams, &self.door, Some(&before))?;
+        let live = Live::make(read(self.policy_path(), Reading::Again)?, &self.upstreams, &self.door, Some(&before))?;
         let mut changes = live.changes_since(&before);
         changes.store = self.store_of_file.as_ref().is_some_and(|store| *store != live.config.store);
         live.warn();
@@ -296,10 +296,19 @@ impl Gateway {
     }
 }
 
-fn read(path: Option<&Path>) -> Result<Config, StartError> {
+/// What a policy is read for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reading {
+    /// A gateway that is being started, by somebody who reads what it says.
+    ToStart,
+    /// One that serves already.
+    Again,
+}
+
+fn read(path: Option<&Path>, reading: Reading) -> Result<Config, StartError> {
     let Some(path) = path else { return Ok(Config::built_in()) };
-    let (config, findings) = Config::load(path, Surface::Serve).inspect_err(show)?;
-    findings.iter().for_each(|finding| ui::raw(&format!("{}\n", finding.rendered.trim_end())));
+    let (config, findings) = Config::load(path, Surface::Serve).inspect_err(|error| show(error, reading))?;
+    findings.iter().for_each(|finding| ui::finding(path, finding));
     Ok(config)
 }
 
@@ -351,11 +360,15 @@ impl Live {
     }
 }
 
-/// Shows the mistakes of a policy file with the places they stand at.
-fn show(error: &ConfigError) {
-    if let ConfigError::Invalid { findings, .. } = error {
-        for finding in findings.iter().filter(|finding| finding.level == Level::Error) {
+/// Shows the mistakes of a policy file with the places they stand at. Whoever just started it reads them as `check` shows
+/// them, unless the log is for programs.
+fn show(error: &ConfigError, reading: Reading) {
+    let ConfigError::Invalid { path, findings } = error else { return };
+    for finding in findings.iter().filter(|finding| finding.level == Level::Error) {
+        if reading == Reading::ToStart && log::format() != Some(log::Format::Json) {
             ui::raw(&format!("{}\n", finding.rendered.trim_end()));
+        } else {
+            ui::finding(path, finding);
         }
     }
 }

@@ -5,6 +5,7 @@
 //! the commands show a running gateway's circuits in the same words as those of a store they opened themselves.
 
 pub(crate) mod when;
+mod audit;
 mod circuit;
 mod dependency;
 mod event;
@@ -12,6 +13,7 @@ mod job;
 mod progress;
 mod read;
 
+pub(crate) use audit::audit_document;
 pub(crate) use circuit::{Line, SHADOW, Told, fate, named, next_step, state_word};
 pub(crate) use dependency::dependencies;
 pub(crate) use event::{circuit_of, event_json};

@@ -1,5 +1,7 @@
 //! The log of a gateway: one line for each thing that happened, as text or as JSON.
 
+use test_case::test_case;
+
 use crate::stub::{Reply, Stub};
 use crate::world::{Starting, gateway, policy, until};
 
@@ -52,8 +54,38 @@ fn every_line_of_a_json_log_is_an_object() {
     );
     let call = of("call");
     assert_eq!((&call["outcome"], &call["attempts"]), (&"server_error".into(), &1.into()));
-    let refused = lines.iter().find(|line| line["level"] == "error").unwrap();
+    let refused: Vec<_> = lines.iter().filter(|line| line["level"] == "error").collect();
+    let [mistake, refused] = refused.as_slice() else { panic!("{refused:?}") };
     assert!(refused["message"].as_str().unwrap().contains("policy not reloaded"), "{refused}");
+    // What is wrong is one line, with its place in fields.
+    assert_eq!(mistake["message"], "unclosed bracket '['");
+    assert_eq!(
+        (&mistake["file"], &mistake["line"], &mistake["column"]),
+        (&"policy.yaml".into(), &1.into(), &11.into())
+    );
+    assert!(mistake["hint"].as_str().is_some_and(|hint| hint.contains("close it")), "{mistake}");
+}
+
+/// A warning about the policy is a line of the log like any other, whatever its form.
+#[test_case("text")]
+#[test_case("json")]
+fn a_warning_about_the_policy_is_one_line_with_its_place(form: &str) {
+    let stub = Stub::start();
+    let keys = "on_open: { action: queue }";
+    let gateway = Starting::new(&policy(&stub.url(), keys)).word("--log-format").word(form).start();
+    let said = gateway.said();
+    let about: Vec<&str> = said.lines().filter(|line| line.contains("queues with neither")).collect();
+    let [line] = about.as_slice() else { panic!("{said}") };
+    let fields = match form {
+        "text" => [" warn ", " file=policy.yaml line=", " column=", " key=", " hint=\"write `probe`"],
+        _ => ["\"level\":\"warn\"", "\"file\":\"policy.yaml\"", "\"line\":", "\"key\":", "\"hint\":\"write `probe`"],
+    };
+    assert!(fields.iter().all(|field| line.contains(field)), "{line}");
+    let is_whole = |line: &str| match form {
+        "text" => line.split(' ').next().is_some_and(|time| time.parse::<jiff::Timestamp>().is_ok()),
+        _ => serde_json::from_str::<serde_json::Value>(line).is_ok_and(|line| line["time"].is_string()),
+    };
+    assert!(said.lines().all(is_whole), "{said}");
 }
 
 /// Calls are told to those who look closely, and to nobody else; what happened to circuits is.

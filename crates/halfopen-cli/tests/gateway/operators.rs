@@ -205,7 +205,7 @@ fn the_description_is_true_of_the_running_process() {
             asked += 1;
         }
     }
-    assert_eq!(asked, 20);
+    assert_eq!(asked, 21);
 }
 
 const DRILL: &str = r#"{"dependency":"up","upstream":"http://127.0.0.1:9"}"#;
@@ -253,4 +253,33 @@ fn reviewed(gateway: &Gateway, path: &str) -> String {
         assert_eq!(gateway.ask("POST", &format!("/jobs/{id}/resolve"), &[], body).status, 200);
     }
     id
+}
+
+/// What the command line shows is the same, whether it opens the store or asks the gateway.
+#[test]
+fn the_command_line_shows_the_same_either_way() {
+    let gateway = idle();
+    gateway.failures("up", 1);
+    reviewed(&gateway, "/jobs/{id}");
+    let url = format!("http://{}", gateway.address);
+    let both = |words: &[&str]| {
+        let store = gateway.halfopen(&[words, &["--policy", "policy.yaml"]].concat());
+        (store, gateway.halfopen(&[words, &["--url", &url]].concat()))
+    };
+    let row = |text: &str| text.lines().find(|line| line.starts_with("up ")).map(str::to_owned);
+    let (store, asked) = both(&["status"]);
+    assert!(row(&store).is_some_and(|row| row.contains("1/5") && row.contains("0/2")), "{store}");
+    assert_eq!(row(&store), row(&asked), "one source, whoever is asked");
+    let (store, asked) = both(&["audit", "--json"]);
+    assert_eq!(store, asked);
+    assert!(store.contains("\"good\": true") && store.contains("1 jobs were looked at"), "{store}");
+    let (store, asked) = both(&["audit"]);
+    assert_eq!(store, asked);
+    assert!(row(&store).is_some(), "{store}");
+    // What does not hold together is found from elsewhere, too.
+    let file = rusqlite::Connection::open(gateway.path(".local/state/halfopen/halfopen.db")).unwrap();
+    file.execute("DELETE FROM job_history", []).unwrap();
+    let (store, asked) = both(&["audit"]);
+    assert!(asked.contains("the history of job"), "{asked}");
+    assert_eq!(store, asked);
 }

@@ -280,6 +280,22 @@ fn the_manual_has_a_page_for_each_command() {
     for flag in ["--log-format", "--activation-interval", "--admin-token-file", "HALFOPEN_LISTEN"] {
         assert!(page("halfopen-serve.1").contains(flag), "{flag}");
     }
+    // An option that takes a value is written with it.
+    let synopsis = |name: &str| {
+        let page = page(name);
+        let (_, rest) = page.split_once(".SH SYNOPSIS").unwrap();
+        rest.split_once(".SH ").unwrap().0.replace(['\n', '\\'], " ")
+    };
+    for (name, words) in [
+        ("halfopen-run.1", "[--dep <NAME>]"),
+        ("halfopen-run.1", "[--stream]"),
+        ("halfopen-run.1", "-- <CMD>..."),
+        ("halfopen-jobs-requeue.1", "[--ttl <DURATION>]"),
+        ("halfopen-drain.1", "--once"),
+    ] {
+        let synopsis = synopsis(name);
+        assert!(synopsis.contains(words), "{name}: {words} in {synopsis}");
+    }
     // A groff on the machine finds no mistake in it.
     if let Ok(read) =
         Command::new("groff").args(["-man", "-ww", "-Tutf8", "-z"]).arg(pages.join("halfopen-serve.1")).output()

@@ -112,6 +112,19 @@ impl Config {
         }
     }
 
+    /// Finds and reads the policy file as [`Config::find`] does, each dependency for the surface it is written for: with the
+    /// gateway's defaults if the file says where it is, else with the wrapper's. For whoever shows what others do.
+    ///
+    /// # Errors
+    ///
+    /// As [`Config::load`].
+    pub fn find_as_written(named: Option<&Path>) -> Result<Self, ConfigError> {
+        match locate(named, Here::Ignored) {
+            Some(path) => Ok(Self::judged(&read(&path)?, &path, None, Demand::Usable, OwnRules::Taken)?.0),
+            None => Ok(Self::built_in()),
+        }
+    }
+
     /// Reads and checks a policy file for `surface`. The findings are its warnings.
     ///
     /// # Errors

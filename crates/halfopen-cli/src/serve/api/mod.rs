@@ -7,6 +7,7 @@
 
 mod answer;
 mod ask;
+mod audit;
 mod circuits;
 mod drills;
 mod edges;
@@ -102,6 +103,7 @@ async fn operate(
         Operation::Resolve => jobs::act(gateway, asked, Deed::Resolve).await,
         Operation::Discard => jobs::act(gateway, asked, Deed::Discard).await,
         Operation::Cancel => jobs::act(gateway, asked, Deed::Cancel).await,
+        Operation::Audit => audit::show(gateway).await,
         Operation::Events => events::show(gateway, asked).await,
         Operation::Drills => Ok(drills::list(gateway)?),
         Operation::BeginDrill => drills::begin(gateway, asked).await,

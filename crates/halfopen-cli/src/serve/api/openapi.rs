@@ -93,6 +93,7 @@ const fn id(operation: Operation) -> &'static str {
         Operation::Resolve => "resolveJob",
         Operation::Discard => "discardJob",
         Operation::Cancel => "cancelJob",
+        Operation::Audit => "audit",
         Operation::Events => "listEvents",
         Operation::Drills => "listDrills",
         Operation::BeginDrill => "beginDrill",
@@ -118,6 +119,7 @@ const fn summary(operation: Operation) -> &'static str {
         Operation::Resolve => "Say what became of a job that failed, expired or waits for a person: it counts as done",
         Operation::Discard => "End a job that failed, expired or waits for a person",
         Operation::Cancel => "End a job, also one that is queued or running",
+        Operation::Audit => "Whether every job that was ever accepted stands somewhere, as halfopen audit --json",
         Operation::Events => "What happened to circuits: a list, or server-sent events",
         Operation::Drills => "The drills that go on, and the dependencies that can be drilled",
         Operation::BeginDrill => {
@@ -146,6 +148,7 @@ const fn body(operation: Operation) -> Option<&'static str> {
         | Operation::JobResult
         | Operation::Circuits
         | Operation::Circuit
+        | Operation::Audit
         | Operation::Events
         | Operation::Drills
         | Operation::EndDrill
@@ -175,6 +178,7 @@ fn good(operation: Operation) -> (&'static str, Value) {
             ("the circuits as they stand afterwards", list("Steered"))
         }
         Operation::Jobs => ("a page of jobs", one("JobPage")),
+        Operation::Audit => ("what was found; `good` says whether all holds together", one("Audit")),
         Operation::Job => ("the job", one("JobExplained")),
         Operation::JobResult => (
             "what came back; the status is the one it came with",
@@ -245,6 +249,9 @@ fn responses(operation: Operation) -> Value {
         }
         Operation::EndDrill => {
             responses.insert("503".to_owned(), problem("the store cannot be read or written; the drill has ended"));
+        }
+        Operation::Audit => {
+            responses.insert("503".to_owned(), problem("the store cannot be read, or an audit goes on already"));
         }
         Operation::Events => {
             responses.insert("503".to_owned(), problem("the store cannot be read, or as many listen as may"));
@@ -338,6 +345,13 @@ fn schemas() -> Value {
             "from_state": state, "to_state": state, "generation": number, "reason": maybe_text,
             "queued_count": { "type": ["integer", "null"] }, "probe_result": maybe_text,
             "details": { "type": "object" },
+        })),
+        "Audit": whole(json!({
+            "good": truth, "jobs": number, "wrong": { "type": "array", "items": text }, "more_wrong": number,
+            "dependencies": { "type": "object", "additionalProperties": whole(json!({
+                "queued": number, "running": number, "done": number, "failed": number, "expired": number,
+                "manual_review": number, "cancelled": number, "accepted": number, "pruned": number, "adds_up": truth,
+            })) },
         })),
         "JobPage": whole(json!({ "jobs": { "type": "array", "items": whole(job) }, "next": maybe_text })),
         "JobExplained": whole(explained),

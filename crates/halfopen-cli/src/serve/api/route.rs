@@ -32,6 +32,8 @@ pub(super) enum Operation {
     Discard,
     /// End a job that is open.
     Cancel,
+    /// Whether all jobs are accounted for.
+    Audit,
     /// The journal, as a list or as it grows.
     Events,
     /// The drills that go on, and what can be drilled.
@@ -98,7 +100,7 @@ const EVENTS: &[Param] = &[
 
 impl Operation {
     /// All of them, in the order of the documentation.
-    pub(super) const ALL: [Self; 20] = [
+    pub(super) const ALL: [Self; 21] = [
         Self::Circuits,
         Self::Circuit,
         Self::Hold,
@@ -111,6 +113,7 @@ impl Operation {
         Self::Resolve,
         Self::Discard,
         Self::Cancel,
+        Self::Audit,
         Self::Events,
         Self::Drills,
         Self::BeginDrill,
@@ -136,6 +139,7 @@ impl Operation {
             Self::Resolve => "/jobs/{id}/resolve",
             Self::Discard => "/jobs/{id}/discard",
             Self::Cancel => "/jobs/{id}/cancel",
+            Self::Audit => "/audit",
             Self::Events => "/events",
             Self::Drills | Self::BeginDrill => "/drills",
             Self::EndDrill => "/drills/{id}",
@@ -164,6 +168,7 @@ impl Operation {
             | Self::JobResult
             | Self::Circuits
             | Self::Circuit
+            | Self::Audit
             | Self::Events
             | Self::Metrics
             | Self::Healthz
@@ -190,6 +195,7 @@ impl Operation {
             | Self::Jobs
             | Self::Job
             | Self::JobResult
+            | Self::Audit
             | Self::Events
             | Self::Drills
             | Self::Metrics
@@ -203,7 +209,8 @@ impl Operation {
             Self::Circuits => CIRCUITS,
             Self::Events => EVENTS,
             Self::Jobs => JOBS,
-            Self::Job
+            Self::Audit
+            | Self::Job
             | Self::JobResult
             | Self::Requeue
             | Self::Resolve
