@@ -32,6 +32,9 @@ use crate::time::{Timestamp, millis};
 /// The dependency whose partitions are the channels that alerts go out by.
 pub const CHANNELS: &str = "halfopen-alerts";
 
+/// What stands in the place of a circuit where an alert is about the store.
+pub const STORE: &str = "halfopen-store";
+
 /// What stands behind a dependency's name in the circuits that only watch; nobody is told about those.
 pub const SHADOW: &str = "~observe";
 
@@ -89,13 +92,17 @@ pub enum Kind {
     Silent,
     /// A channel takes no alerts.
     AlertFailing,
+    /// The store is lost, or cannot be written.
+    StoreLost,
+    /// The store is back.
+    StoreBack,
     /// Somebody tries the channels.
     Test,
 }
 
 impl Kind {
     /// All of them, in the order of the documentation.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Opened,
         Self::ProbeFailed,
         Self::StillOpen,
@@ -106,6 +113,8 @@ impl Kind {
         Self::UnclassifiedRising,
         Self::Silent,
         Self::AlertFailing,
+        Self::StoreLost,
+        Self::StoreBack,
         Self::Test,
     ];
 
@@ -123,6 +132,8 @@ impl Kind {
             Self::UnclassifiedRising => "dev.halfopen.unclassified_rising",
             Self::Silent => "dev.halfopen.silent",
             Self::AlertFailing => "dev.halfopen.alert_failing",
+            Self::StoreLost => "dev.halfopen.store_lost",
+            Self::StoreBack => "dev.halfopen.store_back",
             Self::Test => "dev.halfopen.test",
         }
     }
@@ -246,6 +257,48 @@ pub fn test(owner: &str, draw: u64, now: Timestamp) -> AlertRecord {
     let mut begun = begin(fresh(&record, owner, Beside::default()), now);
     let mut told = Vec::new();
     tell(&mut begun, Kind::Test, &mut told, now);
+    told.pop().unwrap_or(*begun.last)
+}
+
+/// What a process has met of its store.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreTrouble<'a> {
+    /// The store, as it is written on the command line.
+    pub store: &'a str,
+    /// What is wrong with it, as a word: `store_lost` or `store_read_only`.
+    pub reason: &'a str,
+    /// What is wrong with it, as a sentence.
+    pub why: &'a str,
+    /// Drawn by the process, so that two of them do not take their alerts for one.
+    pub draw: u64,
+    /// When it began.
+    pub began: Timestamp,
+}
+
+/// Returns an alert that the store is lost, or back ([`Kind::StoreLost`], [`Kind::StoreBack`]). It stands outside of the rule:
+/// the store that would keep it is the thing that is broken, so whoever has met it sends it by itself, and it says so.
+#[must_use]
+pub fn store_trouble(owner: &str, trouble: StoreTrouble<'_>, kind: Kind, now: Timestamp) -> AlertRecord {
+    let mut details = Map::new();
+    details.insert("store".to_owned(), trouble.store.into());
+    details.insert("why".to_owned(), trouble.why.into());
+    let record = EventRecord {
+        at_ms: trouble.began.as_millis(),
+        event: "store_lost".to_owned(),
+        dependency: STORE.to_owned(),
+        partition: None,
+        from_state: "closed".to_owned(),
+        to_state: "closed".to_owned(),
+        generation: trouble.draw,
+        reason: Some(trouble.reason.to_owned()),
+        queued_count: None,
+        probe_result: None,
+        details,
+    };
+    let mut begun = begin(fresh(&record, owner, Beside::default()), trouble.began);
+    begun.last.more.insert("direct".to_owned(), true.into());
+    let mut told = Vec::new();
+    tell(&mut begun, kind, &mut told, now);
     told.pop().unwrap_or(*begun.last)
 }
 

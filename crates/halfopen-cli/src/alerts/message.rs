@@ -3,7 +3,7 @@
 //! Instants of the steady clock are shown on the wall clock as it stands when the alert is written. Whatever came from a
 //! dependency or an operator passes the redaction once more here, because from here it leaves the machine.
 
-use halfopen_core::alert::Kind;
+use halfopen_core::alert::{Kind, STORE};
 use halfopen_core::redact;
 use halfopen_core::snapshot::{AlertRecord, JobEndRecord};
 use halfopen_core::time::ReadAt;
@@ -221,7 +221,10 @@ impl Message {
             lines.push(format!("evidence: {} by {}: {}", part("class"), part("rule"), part("excerpt")));
         }
         lines.push(String::new());
-        lines.push(format!("halfopen why {}", crate::ui::shell_word(&self.circuit)));
+        lines.push(match self.circuit.as_str() {
+            STORE => "halfopen status".to_owned(),
+            circuit => format!("halfopen why {}", crate::ui::shell_word(circuit)),
+        });
         lines.push(format!("incident {}", self.thread));
         lines.join("\n") + "\n"
     }
@@ -250,6 +253,10 @@ pub fn headline(alert: &AlertRecord) -> String {
         Kind::UnclassifiedRising => format!("{circuit}: failures that no rule knows are rising"),
         Kind::Silent => format!("{circuit}: no call for longer than its policy expects"),
         Kind::AlertFailing => format!("alerts do not get through by {}{}", circuit, because()),
+        Kind::StoreLost => {
+            format!("the store cannot be used{}: circuits are kept in memory, no job is taken", because())
+        }
+        Kind::StoreBack => "the store can be used again".to_owned(),
         Kind::Test => format!("a test alert for {}", alert.owner),
     }
 }

@@ -243,18 +243,39 @@ fn finished(handle: &Handle, claimed: &ClaimedAlert, how: Met, policy: &Policy) 
 /// channel with how it went.
 #[must_use]
 pub fn try_all(handle: &Handle, owners: &Owners, alert: &AlertRecord) -> Vec<(Named, Delivered)> {
+    let tried = tried(handle, &named(owners, &alert.owner), alert);
+    tried.into_iter().map(|(named, outcome)| (named, outcome.delivered)).collect()
+}
+
+/// Sends one alert by `channels`, past the store, which cannot keep it; returns what came of it, and the channels that may
+/// be tried again.
+pub fn deliver_past_the_store(handle: &Handle, channels: &[Named], alert: &AlertRecord) -> (Sent, Vec<Named>) {
+    let (mut sent, mut left) = (Sent::default(), Vec::new());
+    for (named, Outcome { delivered, class }) in tried(handle, channels, alert) {
+        let trouble = Trouble::of(&delivered, class);
+        sent.delivered += usize::from(trouble.is_none());
+        sent.failed += usize::from(trouble.is_some());
+        sent.each.push((named.name.clone(), trouble));
+        match delivered {
+            Delivered::Yes | Delivered::Never { .. } => {}
+            Delivered::NotNow { .. } | Delivered::NotTried { .. } => left.push(named),
+        }
+    }
+    (sent, left)
+}
+
+fn tried(handle: &Handle, channels: &[Named], alert: &AlertRecord) -> Vec<(Named, Outcome)> {
     let message = Message::of(alert, None, &handle.clock().read());
     let until = Instant::now() + WITHIN;
-    let channels = named(owners, &alert.owner);
     let mut tried = Vec::new();
     for some in channels.chunks(AT_ONCE) {
-        let threads: Vec<Delivered> = std::thread::scope(|scope| {
+        let threads: Vec<Outcome> = std::thread::scope(|scope| {
             let send = |named| {
                 let message = &message;
-                scope.spawn(move || send(named, message, until).delivered)
+                scope.spawn(move || send(named, message, until))
             };
             let running: Vec<_> = some.iter().map(send).collect();
-            running.into_iter().map(|thread| thread.join().unwrap_or_else(|_| panicked().delivered)).collect()
+            running.into_iter().map(|thread| thread.join().unwrap_or_else(|_| panicked())).collect()
         });
         tried.extend(some.iter().cloned().zip(threads));
     }

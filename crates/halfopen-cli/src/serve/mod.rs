@@ -45,6 +45,7 @@ mod reload;
 mod shutdown;
 mod stall;
 mod socket;
+mod storeless;
 mod target;
 mod telemetry;
 mod tell;

@@ -14,6 +14,7 @@ use halfopen::handle::StoreHealth;
 use super::drills;
 use super::gateway::Gateway;
 use super::notify::Notify;
+use super::storeless::Storeless;
 use crate::log::{self, Level};
 use crate::ui;
 
@@ -46,6 +47,7 @@ pub(super) async fn beat(gateway: Arc<Gateway>, intervals: Intervals, notify: Ar
     let mut next_lines = tokio::time::Instant::now() + intervals.lines;
     let mut next_sums = tokio::time::Instant::now() + intervals.sums;
     let mut summed = BTreeMap::new();
+    let mut storeless = Storeless::default();
     let mut health = gateway.door.handle.health();
     let mut next_look = tokio::time::Instant::now() + LOOK_EVERY;
     let mut looked = StoreHealth::Good;
@@ -73,6 +75,7 @@ pub(super) async fn beat(gateway: Arc<Gateway>, intervals: Intervals, notify: Ar
                         now = looked.clone();
                     }
                     tell(&health, &now);
+                    storeless.see(&gateway, &now);
                     health = now;
                     // The runtime, a thread that may block, and the store have answered.
                     notify.alive(status);

@@ -22,7 +22,7 @@ const FIGURES_EVERY: Duration = Duration::from_secs(60);
 pub(super) struct Told(Mutex<BTreeMap<String, [u64; Trouble::ALL.len() + 1]>>);
 
 impl Told {
-    fn count(&self, sent: &Sent) {
+    pub(super) fn count(&self, sent: &Sent) {
         if sent.each.is_empty() {
             return;
         }

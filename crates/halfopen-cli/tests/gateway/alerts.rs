@@ -208,3 +208,55 @@ fn alerts_beyond_the_bound_are_counted_and_said() {
     until("it is said", || gateway.said().contains("warn alerts_dropped"));
     assert!(gateway.halfopen(&["status"]).contains("were dropped because too many waited"));
 }
+
+/// An owner who sleeps hears of a store that is gone, although it cannot keep the alert: once, whatever a channel does first, and
+/// that it is back.
+#[test]
+fn a_lost_store_and_its_return_are_told_past_the_store() {
+    let (stub, receiver, busy) = (Stub::start(), Receiver::new(), Receiver::new());
+    stub.always(Reply::ok("well"));
+    busy.next(&[Does::Answers(503, "")]);
+    let gateway = told(&stub, KEYS, &format!("{}{}", webhook(&receiver), webhook(&busy))).start();
+    assert_eq!(gateway.get("/d/up/x").status, 200);
+    let store = gateway.path(".local/state/halfopen");
+    let away = gateway.path("away");
+    std::fs::rename(&store, &away).unwrap();
+    until("it is told", || !receiver.seen().is_empty());
+    until("it is told by the other channel, in the end", || busy.seen().len() == 2);
+    let lost = receiver.seen()[0].json();
+    assert_eq!(lost["type"], "dev.halfopen.store_lost");
+    let data = &lost["data"];
+    assert_eq!((&data["owner"], &data["reason"]), (&"oncall".into(), &"store_lost".into()));
+    assert_eq!(data["more"]["direct"], true, "{lost}");
+    assert!(data["details"]["store"].as_str().is_some_and(|store| store.ends_with("halfopen.db")), "{lost}");
+    assert_eq!(gateway.get("/d/up/x").status, 200, "calls go on");
+    std::fs::rename(&away, &store).unwrap();
+    until("its return is told", || receiver.seen().len() > 1);
+    assert_eq!(receiver.kinds(), ["store_lost", "store_back"], "each once");
+    let threads: Vec<_> = receiver.seen().iter().map(|seen| seen.json()["thread"].clone()).collect();
+    assert_eq!(threads[0], threads[1]);
+    let names: Vec<_> = busy.seen().iter().take(2).map(|seen| seen.field("webhook-id")).collect();
+    assert_eq!(names[0], names[1], "tried again under its name");
+    assert_eq!(posts(&gateway).len(), 0, "nothing is left in the store");
+}
+
+/// A store that can be read and not written is told, too; one that is away for a moment is not.
+#[test]
+fn a_store_that_cannot_be_written_is_told() {
+    let (stub, receiver) = (Stub::start(), Receiver::new());
+    stub.always(Reply::ok("well"));
+    let gateway = told(&stub, KEYS, &webhook(&receiver)).start();
+    assert_eq!(gateway.get("/d/up/x").status, 200);
+    let file = rusqlite::Connection::open(gateway.path(".local/state/halfopen/halfopen.db")).unwrap();
+    // A writer that does not let go.
+    file.execute_batch("BEGIN IMMEDIATE").unwrap();
+    until("it is told", || !receiver.seen().is_empty());
+    let seen = receiver.seen()[0].json();
+    assert_eq!(
+        (&seen["type"], &seen["data"]["reason"]),
+        (&"dev.halfopen.store_lost".into(), &"store_read_only".into())
+    );
+    file.execute_batch("ROLLBACK").unwrap();
+    until("its return is told", || receiver.seen().len() > 1);
+    assert_eq!(receiver.kinds(), ["store_lost", "store_back"]);
+}

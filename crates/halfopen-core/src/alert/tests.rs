@@ -246,3 +246,17 @@ fn a_delivery_obeys_what_the_receiver_says() {
     assert!(settle(&mut delivery, &alert, Delivered::Never { error: "404".to_owned() }, now));
     assert_eq!(delivery.state, DeliveryState::Failed);
 }
+
+/// Its end is of the same incident, and two processes that meet it do not take their alerts for one.
+#[test]
+fn a_lost_store_and_its_return_are_one_thread_for_each_process() {
+    let at = Timestamp::from_millis(1_796_040_000_000);
+    let trouble = StoreTrouble { store: "sqlite:/a.db", reason: "store_lost", why: "it is gone", draw: 1, began: at };
+    let lost = store_trouble("oncall", trouble, Kind::StoreLost, at + Duration::from_secs(3));
+    let back = store_trouble("oncall", trouble, Kind::StoreBack, at + Duration::from_secs(90));
+    assert_eq!((lost.kind.as_str(), back.kind.as_str()), ("dev.halfopen.store_lost", "dev.halfopen.store_back"));
+    assert!(lost.thread == back.thread && lost.id != back.id);
+    assert_eq!((lost.began_at_ms, lost.more["direct"].as_bool()), (at.as_millis(), Some(true)));
+    let other = store_trouble("oncall", StoreTrouble { draw: 2, ..trouble }, Kind::StoreLost, at);
+    assert_ne!(lost.thread, other.thread);
+}

@@ -84,6 +84,8 @@ const fn name(kind: AlertKind, w: &Words) -> &'static str {
         AlertKind::UnclassifiedRising => w.alert_unclassified,
         AlertKind::Silent => w.alert_silent,
         AlertKind::AlertFailing => w.alert_failing,
+        AlertKind::StoreLost => w.alert_store_lost,
+        AlertKind::StoreBack => w.alert_store_back,
         AlertKind::Test => w.alert_test,
     }
 }

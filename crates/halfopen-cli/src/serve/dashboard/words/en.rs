@@ -298,6 +298,8 @@ pub(in crate::serve::dashboard) const EN: Words = Words {
     alert_unclassified: "more failures that no rule knows",
     alert_silent: "silent",
     alert_failing: "alerts do not arrive",
+    alert_store_lost: "store lost",
+    alert_store_back: "store back",
     alert_test: "test",
     delivery_due: "on its way",
     delivery_done: "delivered",

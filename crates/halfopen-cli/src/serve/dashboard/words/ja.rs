@@ -299,6 +299,8 @@ pub(in crate::serve::dashboard) const JA: Words = Words {
     alert_unclassified: "分類できない失敗の増加",
     alert_silent: "呼び出しなし",
     alert_failing: "通知が届かない",
+    alert_store_lost: "ストア喪失",
+    alert_store_back: "ストア復帰",
     alert_test: "テスト",
     delivery_due: "送信待ち",
     delivery_done: "到達",

@@ -67,7 +67,7 @@ words! {
     what_late, policy_from, policy_built_in, rules_circuit, rules_retry, rules_on_open, rules_ways, by_pack,
     by_host, alerts_about, no_alerts, alert_opened, alert_probe_failed, alert_still_open, alert_recovered,
     alert_needs_person, alert_manual_review, alert_ttl_at_risk, alert_unclassified, alert_silent,
-    alert_failing, alert_test, delivery_due, delivery_done, delivery_failed, hold, release, reset, requeue,
+    alert_failing, alert_store_lost, alert_store_back, alert_test, delivery_due, delivery_done, delivery_failed, hold, release, reset, requeue,
     resolve, discard, cancel, probe_now_short, leave_it, hold_about, hold_state, hold_open_about,
     hold_closed_about, hold_for, hold_for_about, release_about, probe_now, reset_about, requeue_about,
     new_ttl, new_ttl_about, may_have_run_tick, resolve_about, result_about, discard_about, cancel_about,
