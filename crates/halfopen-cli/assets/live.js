@@ -32,6 +32,9 @@ function become(old, fresh) {
   }
   let next = old.firstChild;
   for (const child of [...fresh.childNodes]) {
+    // What has a name is found by it, wherever it has gone, so that a tick stays with its row.
+    const named = child.id && [...old.children].find((known) => kin(known, child));
+    if (named && named !== next) next = old.insertBefore(named, next);
     if (next && kin(next, child)) {
       const current = next;
       next = next.nextSibling;

@@ -170,3 +170,53 @@ fn a_person_resolves_one_job_with_its_result_and_discards_another() {
     assert_eq!(state(&gateway, &ids[1]), "cancelled");
     assert_eq!(stub.seen().len(), before + 2, "neither is sent again");
 }
+
+/// After an outage a person decides about many at once: chosen in the list, seen before it happens, with the word of the form.
+#[test]
+fn several_jobs_are_decided_about_from_the_list() {
+    let stub = Stub::start();
+    let review = format!("{}\non_open: {{ action: manual_review }}", opens_for(600.0));
+    let gateway = opened(&stub, &review);
+    let ids: Vec<String> = (0..4).map(|n| queue(&gateway, &format!("inv-{n}"))).collect();
+    let list = page(&gateway, "/ui/jobs?state=manual_review");
+    assert!(list.contains("<form class=\"pick\" method=\"get\" action=\"/ui/decide\">"), "{list}");
+    for id in &ids {
+        assert!(list.contains(&format!("name=\"job\" value=\"{id}\" aria-label=\"Choose {id}\"")), "{list}");
+    }
+    assert!(list.contains(&format!("name=\"page\" value=\"{}\"", ids.join(","))), "{list}");
+
+    // The chosen ones are shown before anything happens.
+    let target = format!("/ui/decide?do=requeue&job={}&job={}", ids[0], ids[1]);
+    let form = page(&gateway, &target);
+    assert!(form.contains("Jobs: 2.") && form.contains(&ids[0]) && !form.contains(&ids[2]), "{form}");
+    assert_eq!(state(&gateway, &ids[0]), "manual_review");
+    let both = format!("{},{}", ids[0], ids[1]);
+    let fields = [("do", "requeue"), ("jobs", both.as_str()), ("reason", "the vendor was asked")];
+    assert_eq!(send(&gateway, "/ui/decide", &fields, &[]).status, 403, "not without the word of the form");
+    let nameless = submit(&gateway, &target, &[("do", "requeue"), ("jobs", &both)]);
+    assert!(nameless.status == 422 && nameless.text().contains("A reason is needed."), "{}", nameless.text());
+    assert_eq!(state(&gateway, &ids[0]), "manual_review");
+    let done = submit(&gateway, &target, &fields);
+    assert_eq!(leads(&done), "/ui/jobs?state=manual_review&done=requeue");
+    assert!(page(&gateway, &leads(&done)).contains("Queued again."));
+    let states: Vec<String> = ids.iter().map(|id| state(&gateway, id)).collect();
+    assert_eq!(states, ["queued", "queued", "manual_review", "manual_review"]);
+    let journal = gateway.halfopen(&["events", "--all", "--json"]);
+    assert_eq!(journal.matches("\"jobs_requeued\"").count(), 1, "one entry for both: {journal}");
+
+    // All of a page, of which one is not to be changed any more: the others are, and it is said which was left.
+    let whole = format!("/ui/decide?do=discard&whole=1&page={},{},{}", ids[0], ids[2], ids[3]);
+    let jobs = format!("{},{},{}", ids[0], ids[2], ids[3]);
+    let some = submit(&gateway, &whole, &[("do", "discard"), ("jobs", &jobs), ("reason", "twice")]);
+    assert!(some.status == 422 && some.text().contains("Changed: 2. Left as they were: 1."), "{}", some.text());
+    assert!(some.text().contains(&format!("{}: a job that is queued cannot be discarded", ids[0])), "{}", some.text());
+    assert_eq!([&ids[2], &ids[3]].map(|id| state(&gateway, id)), ["cancelled", "cancelled"]);
+
+    // What cannot be meant is said.
+    assert!(page(&gateway, "/ui/decide?do=requeue").contains("No job was chosen."));
+    for wrong in ["/ui/decide?do=drop&job=x", "/ui/decide?do=requeue&job=x", "/ui/decide"] {
+        assert_eq!(gateway.ask("GET", wrong, &[], "").status, 400, "{wrong}");
+    }
+    let done = page(&gateway, "/ui/jobs?state=queued");
+    assert!(!done.contains("class=\"pick\""), "what no person decides about cannot be chosen: {done}");
+}

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::driver::Browser;
 use crate::html::{kept, page};
-use crate::ledger::{opens_for, queueing, state, trip};
+use crate::ledger::{opened, opens_for, queue, queueing, state, trip};
 use crate::stub::{Reply, Stub};
 use crate::world::{Gateway, Starting, gateway, policy, until};
 
@@ -13,6 +13,35 @@ const TAB: char = '\u{E004}';
 
 fn url(gateway: &Gateway, target: &str) -> String {
     format!("http://{}{target}", gateway.address)
+}
+
+/// A tick stays with its job while the list changes around it: a decision never slips to the next row.
+#[test]
+fn what_is_chosen_stays_chosen_while_the_list_is_kept_current() {
+    let stub = Stub::start();
+    let review = format!("{}\non_open: {{ action: manual_review }}", opens_for(600.0));
+    let gateway = opened(&stub, &review);
+    let ids: Vec<String> = (0..3).map(|n| queue(&gateway, &format!("inv-{n}"))).collect();
+    let browser = Browser::start();
+    browser.looks(1440, "light");
+    browser.go(&url(&gateway, "/ui/jobs?state=manual_review"));
+    browser.until("the page is kept current", "document.documentElement.dataset.link === 'live'");
+    browser.click(&format!("input[name=job][value='{}']", ids[1]));
+    // Somebody else decides about the first one, and its row goes.
+    let resolved = gateway.ask("POST", &format!("/jobs/{}/resolve", ids[0]), &[], "{\"reason\":\"booked\"}");
+    assert_eq!(resolved.status, 200, "{}", resolved.text());
+    browser.until("its row is gone", "document.querySelectorAll('input[name=job]').length === 2");
+    let chosen = "[...document.querySelectorAll('input[name=job]:checked')].map((box) => box.value).join()";
+    assert_eq!(browser.says(chosen), ids[1].as_str());
+    // Without scripts the rest is the same.
+    browser.scripts(false);
+    browser.click("button[name=do][value=requeue]");
+    browser.sees(".chosen");
+    browser.write("#reason", "the supplier has not got it");
+    browser.click(".form .primary");
+    browser.sees(".told");
+    let states: Vec<String> = ids.iter().map(|id| state(&gateway, id)).collect();
+    assert_eq!(states, ["done", "queued", "manual_review"]);
 }
 
 /// An outage is watched from its beginning to its end on a page that is loaded once.

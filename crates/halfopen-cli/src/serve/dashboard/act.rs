@@ -90,12 +90,12 @@ impl<'a> ActTemplate<'a> {
 }
 
 /// What was written into a form, checked.
-struct Wish {
+pub(super) struct Wish {
     state: Option<State>,
-    lasting: Option<Duration>,
-    ticked: bool,
-    result: Option<String>,
-    reason: String,
+    pub(super) lasting: Option<Duration>,
+    pub(super) ticked: bool,
+    pub(super) result: Option<String>,
+    pub(super) reason: String,
 }
 
 /// Returns what a page says after an act.
@@ -162,7 +162,7 @@ pub(super) async fn answer(
 }
 
 /// Reads what is wished, or says what is wrong with it.
-fn wish(act: &Act, sent: &Form, w: &Words) -> Result<Wish, String> {
+pub(super) fn wish(act: &Act, sent: &Form, w: &Words) -> Result<Wish, String> {
     let reason = sent.text("reason");
     if reason.is_empty() {
         return Err(w.reason_missing.to_owned());

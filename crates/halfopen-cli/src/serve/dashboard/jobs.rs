@@ -12,7 +12,7 @@ use super::super::problem::Problem;
 use super::look::Look;
 use super::page::{Fragment, Rendered, markup};
 use super::say::{Moment, Say};
-use super::view::{JobsAsked, job_path};
+use super::view::{Decide, JobsAsked, job_path};
 use super::words::Words;
 use crate::serve::api::unreadable;
 
@@ -33,6 +33,10 @@ struct List<'a> {
     w: &'a Words,
     counts: Vec<Count>,
     jobs: Vec<Shown>,
+    /// Whether a person may decide about some of them.
+    picks: bool,
+    /// The ids of those, apart by commas.
+    page: String,
     first: Option<String>,
     next: Option<String>,
 }
@@ -46,6 +50,8 @@ struct Count {
 
 struct Shown {
     id: String,
+    /// Whether it can be chosen: a person may decide about it.
+    pick: bool,
     href: String,
     /// What the caller called it by: of two jobs alike it tells which invoice is which.
     key: Option<String>,
@@ -106,10 +112,15 @@ pub(super) fn render(look: &Look<'_>, asked: &JobsAsked) -> Result<Rendered, Pro
             .collect(),
         state: asked.state.map(JobState::as_str),
     };
+    let jobs = page.jobs.iter().map(|view| show(view, say)).collect::<Result<Vec<_>, _>>()?;
+    let pickable: Vec<&str> = jobs.iter().filter(|job| job.pick).map(|job| job.id.as_str()).collect();
+    let (picks, ids) = (!pickable.is_empty(), pickable.join(","));
     let list = List {
         w,
         counts: std::iter::once(all).chain(JobState::ALL.map(count)).collect(),
-        jobs: page.jobs.iter().map(|view| show(view, say)).collect::<Result<_, _>>()?,
+        jobs,
+        picks,
+        page: ids,
         first: asked.after.map(|_| JobsAsked { after: None, ..asked.clone() }.path()),
         next: page.next.map(|after| JobsAsked { after: Some(after), ..asked.clone() }.path()),
     };
@@ -142,6 +153,7 @@ fn show(view: &JobView, say: &Say) -> Result<Shown, Problem> {
     let id = view.id.to_string();
     Ok(Shown {
         href: job_path(&id),
+        pick: Decide::Requeue.allowed(view.job.state()),
         badge: badge(view.job.state(), say)?,
         key: view.key.clone(),
         reason: view.job.reason().map(|reason| say.job_reason(reason)),

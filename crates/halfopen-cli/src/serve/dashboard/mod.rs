@@ -21,6 +21,7 @@ mod job;
 mod jobs;
 mod live;
 mod look;
+mod many;
 mod needs;
 mod overview;
 mod page;
@@ -150,7 +151,7 @@ async fn operate(
     let posted = asked.parts.method == Method::POST;
     let looks = asked.parts.method == Method::GET || asked.parts.method == Method::HEAD;
     let takes = match found {
-        Found::Act(_) | Found::SignIn => looks || posted,
+        Found::Act(_) | Found::Many | Found::SignIn => looks || posted,
         Found::SignOut => posted,
         Found::View(_) | Found::Live | Found::Asset(_) => looks,
         Found::Nothing => true,
@@ -162,8 +163,8 @@ async fn operate(
     let right = match found {
         Found::Asset(_) | Found::SignIn | Found::Nothing => Right::Nobody,
         Found::View(_) | Found::Live => Right::Read,
-        Found::Act(_) | Found::SignOut if posted => Right::Change,
-        Found::Act(_) | Found::SignOut => Right::Read,
+        Found::Act(_) | Found::Many | Found::SignOut if posted => Right::Change,
+        Found::Act(_) | Found::Many | Found::SignOut => Right::Read,
     };
     let checked = if posted { Right::Change } else { right };
     gateway.access.is_of_our_pages(&asked.parts, arrival, checked)?;
@@ -184,6 +185,10 @@ async fn operate(
         Found::Act(act) => {
             let who = gateway.access.page(&asked.parts, arrival, right, name.as_deref())?;
             act::answer(gateway, arrival, asked, act, who).await
+        }
+        Found::Many => {
+            let who = gateway.access.page(&asked.parts, arrival, right, name.as_deref())?;
+            many::answer(gateway, arrival, asked, who).await
         }
     }
 }

@@ -71,6 +71,8 @@ pub(super) enum Act {
 pub(super) enum Found {
     View(View),
     Act(Act),
+    /// A decision about several jobs.
+    Many,
     /// What changes in a view, as it changes.
     Live,
     /// A file that pages refer to, by name.
@@ -98,6 +100,11 @@ impl Query {
     pub(super) fn text(&self, key: &str) -> Option<&str> {
         let found = self.0.iter().find(|(known, _)| known == key);
         found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
+    }
+
+    /// Returns all values of a key.
+    pub(super) fn all(&self, key: &str) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(move |(known, _)| known == key).map(|(_, value)| value.as_str())
     }
 
     fn read_as<T>(&self, key: &str, allowed: &str, read: impl Fn(&str) -> Option<T>) -> Result<Option<T>, Problem> {
@@ -268,6 +275,7 @@ pub(super) fn find(path: &str, query: &Query) -> Result<Found, Problem> {
             let decide = Decide::ALL.into_iter().find(|decide| decide.word() == *word);
             decide.map_or(Found::Nothing, |decide| Found::Act(Act::Decide(decide, (*id).to_owned())))
         }
+        ["ui", "decide"] => Found::Many,
         ["ui", "policy"] => Found::View(View::Policy),
         ["ui", "alerts"] => Found::View(View::Alerts),
         ["ui", "live"] => Found::Live,

@@ -346,6 +346,13 @@ pub(in crate::serve::dashboard) const EN: Words = Words {
     done_discard: "Discarded.",
     done_cancel: "Cancelled.",
     // Signing in.
+    choose: "Choose",
+    whole_page: "All on this page",
+    with_chosen: "With the chosen jobs",
+    none_chosen: "No job was chosen.",
+    many_about: "Jobs: {n}. One that cannot be changed so stays as it is.",
+    many_may_have_run: "Some of these may have been executed. Unless a second time is known to do no harm, they are left out if this is not ticked.",
+    some_left: "Changed: {done}. Left as they were: {left}.",
     sign_in_about: "This needs an operator's token, as `halfopen token` made it.",
     sign_in_refused: "This is not an operator's token of this gateway.",
     sign_in_session: "The browser keeps a session and not the token; it ends after 12 hours, or when you sign out.",

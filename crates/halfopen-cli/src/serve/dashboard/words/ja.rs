@@ -347,6 +347,13 @@ pub(in crate::serve::dashboard) const JA: Words = Words {
     done_discard: "破棄しました。",
     done_cancel: "取り消しました。",
     // Signing in.
+    choose: "選択",
+    whole_page: "このページのすべて",
+    with_chosen: "選択したジョブを",
+    none_chosen: "ジョブが選択されていません。",
+    many_about: "対象のジョブ: {n}件。操作できないものはそのまま残ります。",
+    many_may_have_run: "実行済みかもしれないジョブが含まれます。再実行しても害がないと分かっているもの以外は、下にチェックしないと対象になりません。",
+    some_left: "変更: {done}件。そのまま: {left}件。",
     sign_in_about: "担当者のトークンが必要です(`halfopen token` で作成)。",
     sign_in_refused: "このゲートウェイの担当者トークンではありません。",
     sign_in_session: "ブラウザーが保持するのはトークンではなくセッションです。12 時間後、またはサインアウトで終了します。",

@@ -73,6 +73,7 @@ words! {
     new_ttl, new_ttl_about, may_have_run_tick, resolve_about, result_about, discard_about, cancel_about,
     reason_about, reason_missing, reason_wrong, span_wrong, hold_state_missing, result_wrong, not_allowed,
     done_hold, done_release, done_reset, done_requeue, done_resolve, done_discard, done_cancel,
+    choose, whole_page, with_chosen, none_chosen, many_about, many_may_have_run, some_left,
     sign_in_about, sign_in_refused, sign_in_session, token,
 }
 
