@@ -178,14 +178,10 @@ impl Ramp {
         }
     }
 
-    /// Renews the lease of a start; returns whether it is still counted.
-    pub(crate) fn renew(&mut self, id: PermitId, lease: Duration, now: Timestamp) -> bool {
-        match self.starts.iter_mut().find(|start| start.id == id && !start.lease.is_over(now)) {
-            None => false,
-            Some(start) => {
-                start.lease = start.lease.extended(now, now + lease);
-                true
-            }
+    /// Renews the lease of a start that is still counted.
+    pub(crate) fn renew(&mut self, id: PermitId, lease: Duration, now: Timestamp) {
+        if let Some(start) = self.starts.iter_mut().find(|start| start.id == id && !start.lease.is_over(now)) {
+            start.lease = start.lease.extended(now, now + lease);
         }
     }
 
@@ -357,6 +353,17 @@ mod tests {
         ramp.track(PermitId(3), Duration::from_secs(30), at(5000));
         assert_eq!(ramp.turn(HeldBack::Job, at(29_999)), Turn::Later(at(30_999), None));
         assert_eq!(ramp.turn(HeldBack::Job, at(30_000)), Turn::Now, "the lease of the first start is over");
+    }
+
+    /// A circuit's record stays small, whoever starts beside the bound: those whom another ramp paces are only counted.
+    #[test]
+    fn no_more_starts_are_tracked_than_a_record_may_hold() {
+        let mut ramp = Ramp::begin(&drain(), 1, 0, at(0));
+        for id in 0..300 {
+            ramp.track(PermitId(id), Duration::from_secs(30), at(0));
+        }
+        assert_eq!(ramp.starts.len(), 256);
+        assert_eq!(Ramp::begin(&drain(), 1, 300, at(0)).in_flight_max, 256);
     }
 
     #[test_case(0.0, 1)]

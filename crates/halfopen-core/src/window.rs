@@ -75,3 +75,24 @@ pub(crate) fn threshold(policy: &CircuitPolicy) -> u32 {
 fn counts(at: Timestamp, window: Duration, now: Timestamp) -> bool {
     at + window > now
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::{Policy, Surface};
+
+    fn at(secs: i64) -> Timestamp {
+        Timestamp::from_millis(secs * 1000)
+    }
+
+    /// A process may have read its clock before another one took the lock.
+    #[test]
+    fn a_failure_that_is_told_late_takes_its_place_and_the_oldest_leaves_first() {
+        let mut policy = Policy::built_in("ocr", Surface::Serve).circuit;
+        policy.open_after_failures = std::num::NonZeroU32::new(3).unwrap();
+        let mut window = Window::default();
+        let counted = [10, 30, 20, 25].map(|secs| window.push(&policy, at(secs)));
+        assert_eq!(counted, [1, 2, 3, 3]);
+        assert_eq!(window.failures(), [at(20), at(25), at(30)]);
+    }
+}

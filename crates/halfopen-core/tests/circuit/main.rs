@@ -14,4 +14,5 @@ mod properties;
 mod stored;
 mod stories_breaker;
 mod stories_pair;
+mod stories_ramp;
 mod stories_throttle;
