@@ -11,6 +11,7 @@ mod tls;
 mod post;
 mod otlp;
 mod token;
+pub mod gateway_url;
 mod work;
 pub mod run;
 pub mod serve;

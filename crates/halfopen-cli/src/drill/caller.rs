@@ -16,8 +16,8 @@ use halfopen_core::retry::{self, CallSoFar, CommandRerun, Decision, GiveUp, Rece
 use halfopen_core::time::Timestamp;
 use halfopen_core::verdict::{About, Class, Verdict};
 
-use super::quantity::span;
-use super::scenario::{Group, Leaves};
+use super::quantity::{Names, span};
+use super::scenario::{Answer, Group, Leaves};
 use super::spoken::{self, Meaning, Said, Stated, Tongue};
 use super::trace::{End, Seen, Sent};
 use super::worker::Queued;
@@ -32,7 +32,7 @@ const BUDGET_SPAN: Duration = Duration::from_secs(60);
 /// How long an answer takes where the scenario does not say, if the timeout allows.
 const TAKES: Duration = Duration::from_secs(1);
 /// How long a process lives on that is about to go away in the middle of an attempt.
-const LEAVES_AFTER: Duration = Duration::from_millis(500);
+pub(super) const LEAVES_AFTER: Duration = Duration::from_millis(500);
 
 /// One call under way.
 #[derive(Debug)]
@@ -214,12 +214,7 @@ impl World<'_> {
     pub(super) fn sending(&self, group: usize, attempt: u32) -> Result<Sending, PlayError> {
         let answer = self.answer(&self.scenario.calls[group], attempt)?;
         let timeout = self.rehearsal.policy.timeout.unwrap_or(Duration::MAX);
-        let takes = match &answer.takes {
-            Some(takes) => takes.seconds(&self.names)?.map_or(TAKES, span),
-            None => TAKES.min(timeout / 4),
-        };
-        let late = answer.answer == Meaning::Late || takes >= timeout;
-        let (meaning, takes) = if late { (Meaning::Late, timeout) } else { (answer.answer, takes) };
+        let (meaning, takes) = lasting(answer, &self.names, timeout)?;
         let wait = answer.retry_after.as_ref().map(|wait| wait.seconds(&self.names)).transpose()?.flatten();
         let stated = wait.map(|seconds| Stated { seconds, written_as: answer.written_as });
         // The answer states its wait when it is given.
@@ -427,6 +422,16 @@ pub(super) struct Sending {
     pub(super) takes: Duration,
     /// Whether the dependency does what was asked.
     pub(super) done: bool,
+}
+
+/// Returns what an answer comes to within a timeout, and after how long.
+pub(super) fn lasting(answer: &Answer, names: &Names, timeout: Duration) -> Result<(Meaning, Duration), PlayError> {
+    let takes = match &answer.takes {
+        Some(takes) => takes.seconds(names)?.map_or(TAKES, span),
+        None => TAKES.min(timeout / 4),
+    };
+    let late = answer.answer == Meaning::Late || takes >= timeout;
+    Ok(if late { (Meaning::Late, timeout) } else { (answer.answer, takes) })
 }
 
 /// Gives a pass back while the stack unwinds, as every surface's guard does.

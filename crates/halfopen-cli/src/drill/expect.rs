@@ -36,12 +36,36 @@ pub(super) struct Looker<'a> {
     names: &'a Names,
     began: Timestamp,
     on_expiry: OnExpiry,
+    slack: Slack,
+}
+
+/// By how much what was seen in real time may miss what a scenario says, in seconds. Nothing in virtual time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Slack {
+    /// An instant at which something begins to hold is looked at so much later.
+    pub(super) begins: f64,
+    /// One at which it ceases to hold, so much earlier.
+    pub(super) ceases: f64,
+    /// What must be seen by an instant may be seen so much later.
+    pub(super) late: f64,
+    /// A duration may be so much shorter.
+    pub(super) shorter: f64,
+    /// And so much longer.
+    pub(super) longer: f64,
+    /// Whether a call that was queued and done by the end counts as one that succeeded: where workers are always there, a
+    /// caller cannot choose whether it is first at the door.
+    pub(super) done_later: bool,
 }
 
 impl<'a> Looker<'a> {
     /// Returns one that looks at a row that was played.
     pub(super) fn new(trace: &'a Trace, names: &'a Names, began: Timestamp, on_expiry: OnExpiry) -> Self {
-        Self { trace, names, began, on_expiry }
+        Self { trace, names, began, on_expiry, slack: Slack::default() }
+    }
+
+    /// Returns one that allows for the time that a machine takes.
+    pub(super) fn with_slack(self, slack: Slack) -> Self {
+        Self { slack, ..self }
     }
 
     /// Returns what a check found.
@@ -146,10 +170,18 @@ impl<'a> Looker<'a> {
             Ok(bounds) => bounds,
             Err(never) => return Ok(never),
         };
-        let sent = self.sent_within(asked.of.as_deref(), after, before).count();
+        let within = |after: f64, before: f64| {
+            #[expect(clippy::cast_precision_loss, reason = "attempts of one row are few")]
+            {
+                self.sent_within(asked.of.as_deref(), after, before).count() as f64
+            }
+        };
+        let Slack { begins, ceases, late, .. } = self.slack;
+        // At least so many, about so many, at most so many, by clocks that are that exact.
+        let sent =
+            [within(after + begins, before - ceases), within(after, before), within(after - begins, before + late)];
         let span = spoken(asked);
-        #[expect(clippy::cast_precision_loss, reason = "attempts of one row are few")]
-        self.judged(&asked.count, Value::Plain(sent as f64), |n| format!("{n} sent{span}"))
+        self.judged_between(&asked.count, sent.map(Value::Plain), |n| format!("{n} sent{span}"))
     }
 
     /// Returns the ends of a span in seconds, or the finding that one of its instants never came.
@@ -200,7 +232,7 @@ impl<'a> Looker<'a> {
         let look = self.trace.looks.iter().find(|(at, _)| *at == instant);
         let state = match look {
             None => return Ok(wrong(format!("`{at}` never came"))),
-            Some((_, status)) => status.as_ref().map_or(State::Closed, |status| status.state),
+            Some((_, state)) => state.unwrap_or(State::Closed),
         };
         Ok(Finding { good: state == wanted, seen: format!("{} at {}", state.as_str(), show(span(seconds))) })
     }
@@ -212,7 +244,10 @@ impl<'a> Looker<'a> {
             return Ok(wrong(format!("the breaker did not open a {nth}. time")));
         };
         let lasted = Duration::from_millis(u64::try_from(until_ms.saturating_sub(at_ms)).unwrap_or(0));
-        self.judged(lasts, Value::Time(lasted.as_secs_f64()), |time| format!("cooldown {nth} lasts {time}"))
+        // From the verdict to the trip some time may pass, and a stated wait is counted from the verdict.
+        let lasted = lasted.as_secs_f64();
+        let between = [lasted, lasted, lasted + self.slack.shorter].map(Value::Time);
+        self.judged_between(lasts, between, |time| format!("cooldown {nth} lasts {time}"))
     }
 
     fn calls_of(&self, of: &'a str) -> Result<Vec<(usize, &'a Seen)>, Finding> {
@@ -229,7 +264,9 @@ impl<'a> Looker<'a> {
             Ok(calls) => calls,
             Err(none) => return Ok(none),
         };
-        let good = |call: &Seen| call.ended.is_some_and(|(_, end)| allowed.iter().any(|word| word == end.as_str()));
+        let allows = |wanted: &str| allowed.iter().any(|word| word == wanted);
+        let later = |call: &Seen| self.slack.done_later && call.job_state == Some(JobState::Done) && allows("success");
+        let good = |call: &Seen| later(call) || call.ended.is_some_and(|(_, end)| allows(end.as_str()));
         let shown: BTreeSet<&str> =
             calls.iter().map(|(_, call)| call.ended.map_or("never", |(_, end)| End::shown(end))).collect();
         let shown = shown.into_iter().collect::<Vec<_>>().join(", ");
@@ -261,7 +298,12 @@ impl<'a> Looker<'a> {
         let mut shown = None;
         for (_, call) in calls {
             let Some(value) = value(call) else { return Ok(wrong(format!("a call `{of}` did not end"))) };
-            let found = self.judged(each, value, |value| format!("{of}: {what} {value}"))?;
+            let Slack { shorter, longer, .. } = self.slack;
+            let between = match value {
+                Value::Time(time) => [time - longer, time, time + shorter].map(Value::Time),
+                Value::Plain(_) => [value; 3],
+            };
+            let found = self.judged_between(each, between, |value| format!("{of}: {what} {value}"))?;
             if !found.good {
                 return Ok(found);
             }
@@ -276,7 +318,9 @@ impl<'a> Looker<'a> {
             Err(never) => return Ok(never),
         };
         let at: Vec<f64> = self.sent_within(asked.of.as_deref(), after, before).collect();
-        let within = |from: f64| at.iter().filter(|at| **at >= from && **at < from + 1.0 - HALF_A_MILLI).count();
+        let within = |from: f64| {
+            at.iter().filter(|at| **at >= from && **at < from + 1.0 - HALF_A_MILLI - self.slack.begins).count()
+        };
         let most = at.iter().map(|from| within(*from)).max().unwrap_or(0);
         #[expect(clippy::cast_precision_loss, reason = "attempts of one row are few")]
         self.judged(&asked.count, Value::Plain(most as f64), |n| format!("at most {n} starts in a second"))
@@ -345,22 +389,36 @@ impl<'a> Looker<'a> {
         };
         let starts: Vec<Timestamp> =
             calls.iter().filter_map(|(call, _)| self.trace.sent_by(*call).next()).map(|sent| sent.at).collect();
-        let good = starts.len() == calls.len() && starts.is_sorted();
+        // Two that start together may arrive in either order.
+        let slack = Duration::from_secs_f64(self.slack.begins);
+        let good = starts.len() == calls.len() && starts.is_sorted_by(|one, next| *one <= *next + slack);
         Ok(Finding { good, seen: format!("{of}: {}", if good { "oldest first" } else { "out of order" }) })
     }
 
     /// Judges a value by bounds.
     fn judged(&self, bounds: &Bounds, value: Value, phrase: impl Fn(&str) -> String) -> Result<Finding, PlayError> {
+        self.judged_between(bounds, [value; 3], phrase)
+    }
+
+    /// Judges a value that is known to lie between two others, which stand before and behind it.
+    fn judged_between(
+        &self,
+        bounds: &Bounds,
+        [least, value, most]: [Value; 3],
+        phrase: impl Fn(&str) -> String,
+    ) -> Result<Finding, PlayError> {
         let number = |value| match value {
             Value::Time(number) | Value::Plain(number) => number,
         };
         let mut good = true;
         let mut wanted = Vec::new();
-        type Holds = fn(f64, f64) -> bool;
+        let mut shown = value;
+        let (least, most) = (number(least), number(most));
+        type Holds = fn(f64, f64, f64) -> bool;
         let limits: [(&Option<Quantity>, &str, Holds); 3] = [
-            (&bounds.is, "", |seen, limit| (seen - limit).abs() < HALF_A_MILLI),
-            (&bounds.at_least, "at least ", |seen, limit| seen >= limit - HALF_A_MILLI),
-            (&bounds.at_most, "at most ", |seen, limit| seen <= limit + HALF_A_MILLI),
+            (&bounds.is, "", |least, most, limit| least - HALF_A_MILLI < limit && limit < most + HALF_A_MILLI),
+            (&bounds.at_least, "at least ", |_, most, limit| most >= limit - HALF_A_MILLI),
+            (&bounds.at_most, "at most ", |least, _, limit| least <= limit + HALF_A_MILLI),
         ];
         for (limit, word, holds) in limits {
             let Some(quantity) = limit else { continue };
@@ -369,12 +427,17 @@ impl<'a> Looker<'a> {
                 Value::Plain(_) => quantity.number(self.names)?.map(Value::Plain),
             };
             let Some(limit) = limit else { return Ok(wrong(format!("`{quantity}` never came"))) };
-            if !holds(number(value), number(limit)) {
+            if holds(least, most, number(limit)) {
+                // What holds only by slack is shown as what it is taken for.
+                if !holds(number(shown), number(shown), number(limit)) {
+                    shown = limit;
+                }
+            } else {
                 good = false;
                 wanted.push(format!("{word}{}", limit.shown()));
             }
         }
-        let seen = phrase(&value.shown());
+        let seen = phrase(&(if good { shown } else { value }).shown());
         let seen = if good { seen } else { format!("{seen}, not {}", wanted.join(" and ")) };
         Ok(Finding { good, seen })
     }

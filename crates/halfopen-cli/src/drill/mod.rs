@@ -3,8 +3,9 @@
 //! A control function fails by doing nothing. So a user's own policy is run through scripted outages in virtual time
 //! ([`world`]), with the real engine; each row says what was injected, what this policy should do, what was seen. With
 //! `--mutate` each mechanism is removed in turn and a row must go red ([`mutate`]). With `--through` the user's own
-//! script is run and must reach its tool through us ([`through`]). Scenarios are YAML files ([`scenario`]), the
-//! shipped ones embedded.
+//! script is run and must reach its tool through us ([`through`]). With `--live` the rows are played at a running gateway,
+//! in real time, on shadows of its dependencies ([`live`]). Scenarios are YAML files ([`scenario`]), the shipped ones
+//! embedded.
 //!
 //! Data goes to standard output, all else to standard error. Nothing outside a folder of the drill's own is read or
 //! written, and no dependency is called.
@@ -22,6 +23,7 @@ mod expect;
 mod row;
 mod mutate;
 mod through;
+mod live;
 mod report;
 pub(crate) mod edges;
 
@@ -33,6 +35,7 @@ use halfopen::config::{Config, ConfigError, Demand, Here, Level, locate};
 use halfopen_core::policy::{Mode, Surface};
 
 use crate::args::Shared;
+use crate::gateway_url::{At, GatewayUrl};
 use crate::{exit, ui};
 use mechanisms::Mechanisms;
 use mutate::MutantResult;
@@ -60,6 +63,21 @@ pub struct DrillArgs {
     /// The tool that the script calls [default: the dependency's name]
     #[arg(long, value_name = "NAME", env = "HALFOPEN_TOOL", requires = "through")]
     pub tool: Option<String>,
+    /// Drill the gateway at --url (else http://127.0.0.1:4141), on shadows that share nothing with its circuits
+    #[arg(long, env = "HALFOPEN_LIVE", value_parser = BoolishValueParser::new(), conflicts_with = "through")]
+    pub live: bool,
+    /// Which gateway that is, and the token to show there.
+    #[command(flatten)]
+    pub at: At,
+    /// Where that gateway answers calls, if it answers operators elsewhere
+    #[arg(long, value_name = "URL", env = "HALFOPEN_CALLS_URL", requires = "live")]
+    pub calls_url: Option<GatewayUrl>,
+    /// File with the caller's token, where callers need one; HALFOPEN_CALLER_TOKEN may hold the token itself
+    #[arg(long, value_name = "FILE", env = "HALFOPEN_DRILL_CALLER_TOKEN_FILE", requires = "live")]
+    pub caller_token_file: Option<PathBuf>,
+    /// What --live divides the durations of the policy by, 1 to 10000 [default: so that the cooldown lasts about 2s]
+    #[arg(long, value_name = "N", env = "HALFOPEN_SHORTEN", requires = "live", value_parser = shortened)]
+    pub shorten: Option<f64>,
     /// Play this scenario, too; may be given again
     #[arg(long, value_name = "FILE", env = "HALFOPEN_SCENARIO", conflicts_with = "through")]
     pub scenario: Vec<PathBuf>,
@@ -72,6 +90,14 @@ pub struct DrillArgs {
     /// Write the rows as JUnit XML, too
     #[arg(long, value_name = "FILE", env = "HALFOPEN_JUNIT", conflicts_with = "mutate")]
     pub junit: Option<PathBuf>,
+}
+
+/// Reads what durations are divided by.
+fn shortened(word: &str) -> Result<f64, String> {
+    match word.parse::<f64>() {
+        Ok(by) if (1.0..=10_000.0).contains(&by) => Ok(by),
+        Ok(_) | Err(_) => Err("allowed is a number from 1 to 10000, for example 60".to_owned()),
+    }
 }
 
 /// Why there was no drill.
@@ -88,6 +114,16 @@ enum DrillError {
     /// The policy cannot be used.
     #[error("{0}")]
     Policy(String),
+    /// The gateway that is drilled live is not there, or does not allow it.
+    #[error("{message}")]
+    Gateway {
+        /// The exit code.
+        code: u8,
+        /// What.
+        message: String,
+        /// What to do, if that is known.
+        hint: Option<String>,
+    },
     /// A file cannot be read or written, or the drill's own store cannot be used.
     #[error("{0}")]
     Io(String),
@@ -102,6 +138,7 @@ impl DrillError {
         match self {
             Self::Usage { .. } => exit::USAGE,
             Self::Policy(_) => exit::POLICY,
+            Self::Gateway { code, .. } => *code,
             Self::Io(_) => exit::IO,
         }
     }
@@ -115,7 +152,12 @@ pub fn drill(shared: &Shared, args: &DrillArgs) -> u8 {
         Err(error) => {
             match &error {
                 DrillError::Usage { message, hint } => ui::say_with_hint(&format!("error: {message}"), hint),
-                DrillError::Policy(_) | DrillError::Io(_) => ui::error(&error.to_string()),
+                DrillError::Gateway { message, hint: Some(hint), .. } => {
+                    ui::say_with_hint(&format!("error: {message}"), hint);
+                }
+                DrillError::Gateway { hint: None, .. } | DrillError::Policy(_) | DrillError::Io(_) => {
+                    ui::error(&error.to_string())
+                }
             }
             error.code()
         }
@@ -123,6 +165,9 @@ pub fn drill(shared: &Shared, args: &DrillArgs) -> u8 {
 }
 
 fn drilled(shared: &Shared, args: &DrillArgs) -> Result<bool, DrillError> {
+    if args.live {
+        return live(shared, args);
+    }
     let file = locate(shared.policy.as_deref(), Here::Taken);
     let rehearsals = rehearsals(file.as_deref(), args)?;
     if let Some(script) = &args.through {
@@ -130,6 +175,26 @@ fn drilled(shared: &Shared, args: &DrillArgs) -> Result<bool, DrillError> {
     }
     let scenarios = scenarios(args)?;
     if args.mutate { mutate(args, &rehearsals, &scenarios) } else { rehearse(args, &rehearsals, &scenarios) }
+}
+
+/// Plays the rows at a running gateway.
+fn live(shared: &Shared, args: &DrillArgs) -> Result<bool, DrillError> {
+    if args.mutate {
+        return Err(DrillError::usage(
+            "--mutate removes mechanisms from a rehearsal, and nothing is removed from a running gateway",
+            "halfopen drill --mutate shows that the rows can fail; --live shows that the gateway passes them",
+        ));
+    }
+    if shared.policy.is_some() {
+        ui::warn("--policy is not read: what is drilled is the policy that the gateway has in force");
+    }
+    let all = live::drilled(args, scenarios(args)?)?;
+    let well = shown(args, &all)?;
+    let passed = all.iter().flat_map(|one| &one.found).any(|row| row.verdict == RowVerdict::Pass);
+    if well && !passed {
+        ui::warn("no row passed, so nothing was shown");
+    }
+    Ok(well && passed)
 }
 
 /// Plays every row for every dependency.
@@ -152,7 +217,8 @@ fn shown(args: &DrillArgs, all: &[Drilled<Row>]) -> Result<bool, DrillError> {
     if args.json {
         ui::data(&report::json(all).map_err(|error| DrillError::Io(error.to_string()))?);
     } else {
-        ui::data(report::table(all, width()).trim_end());
+        let time = if args.live { "SECONDS" } else { "VIRTUAL" };
+        ui::data(report::table(all, time, width()).trim_end());
     }
     let well = all.iter().flat_map(|one| &one.found).all(|row| row.verdict != RowVerdict::Fail);
     ui::say(&report::summary(all));
@@ -241,7 +307,9 @@ fn scenarios(args: &DrillArgs) -> Result<Vec<Scenario>, DrillError> {
     }
     if !args.row.is_empty() {
         scenarios.retain(|scenario| args.row.iter().any(|begins| scenario.row.starts_with(begins.as_str())));
-        if scenarios.is_empty() {
+        let wanted = |name: &str| args.row.iter().any(|begins| name.starts_with(begins.as_str()));
+        let own = args.live && live::OWN.into_iter().any(wanted);
+        if scenarios.is_empty() && !own {
             return Err(DrillError::usage(
                 format!("no row begins with `{}`", args.row.join("` or `")),
                 "halfopen drill without --row shows all of them",

@@ -28,6 +28,11 @@ pub(super) enum Value {
     Plain(f64),
 }
 
+/// What stands for a second that a scenario writes, where that is not a second: no name that a scenario can write.
+pub(super) const WRITTEN_SECOND: &str = "1s";
+/// What stays of a time that a scenario writes, whatever a written second lasts: so much a machine needs.
+const UNSHORTENED: f64 = 0.5;
+
 /// What the names in an expression stand for; a name that is known and has no value yet is `None`.
 pub(super) type Names = BTreeMap<String, Option<Value>>;
 
@@ -181,18 +186,32 @@ impl Quantity {
 
     fn computed(&self, tree: &Tree, names: &Names) -> Result<Option<Value>, QuantityError> {
         let (operation, left, right) = match tree {
-            Tree::Value(value) => return Ok(Some(*value)),
+            Tree::Value(Value::Time(seconds)) => return Ok(Some(Value::Time(lasting(*seconds, names)))),
+            Tree::Value(value @ Value::Plain(_)) => return Ok(Some(*value)),
             Tree::Name(name) => {
                 return names.get(name).copied().ok_or_else(|| QuantityError::Unknown {
                     text: self.text.clone(),
                     name: name.clone(),
-                    known: names.keys().map(String::as_str).collect::<Vec<_>>().join(", "),
+                    known: names
+                        .keys()
+                        .map(String::as_str)
+                        .filter(|name| *name != WRITTEN_SECOND)
+                        .collect::<Vec<_>>()
+                        .join(", "),
                 });
             }
             Tree::Of(operation, left, right) => (*operation, self.computed(left, names)?, self.computed(right, names)?),
         };
         let (Some(left), Some(right)) = (left, right) else { return Ok(None) };
         operation.of(left, right).map(Some).ok_or_else(|| QuantityError::Mixed { text: self.text.clone() })
+    }
+}
+
+/// Returns how long a time lasts that a scenario writes.
+fn lasting(seconds: f64, names: &Names) -> f64 {
+    match names.get(WRITTEN_SECOND) {
+        Some(Some(Value::Time(second))) if seconds > UNSHORTENED => UNSHORTENED + (seconds - UNSHORTENED) * second,
+        Some(_) | None => seconds,
     }
 }
 
@@ -422,6 +441,16 @@ mod tests {
     #[test]
     fn an_instant_that_has_not_come_has_no_value() {
         assert_eq!(Quantity::read("opened + 1s").unwrap().value(&names()), Ok(None));
+    }
+
+    #[test_case("10ms", 0.01; "a moment stays")]
+    #[test_case("10500ms", 0.6; "what is beyond a moment is shortened")]
+    #[test_case("open_for + 500ms", 120.5; "values of the policy stay")]
+    fn a_written_time_may_be_shortened(text: &str, seconds: f64) {
+        let mut names = names();
+        names.insert(WRITTEN_SECOND.to_owned(), Some(Value::Time(0.01)));
+        let value = Quantity::read(text).unwrap().seconds(&names).unwrap().unwrap();
+        assert!((value - seconds).abs() < 1e-9, "{value}");
     }
 
     #[test_case("open_for + 3" => true; "times and numbers")]

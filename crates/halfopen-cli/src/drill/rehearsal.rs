@@ -6,8 +6,10 @@ use halfopen::config::Dependency;
 use halfopen_core::classify::{Classifier, ProfileError, profile_for_host, profile_for_tool};
 use halfopen_core::job::ttl;
 use halfopen_core::policy::{OnOpenAction, Policy, QUOTA_COOLDOWN, Replay};
+use halfopen_core::snapshot::EventRecord;
+use halfopen_core::time::Timestamp;
 
-use super::quantity::{Names, Value, time};
+use super::quantity::{Names, Value, WRITTEN_SECOND, time};
 use super::spoken::Tongue;
 
 /// The pack of what no other knows, and the one of tools that reach no dependency.
@@ -26,6 +28,8 @@ pub(super) struct Rehearsal {
     pub(super) classifier: Classifier,
     /// How it is spoken to.
     pub(super) tongue: Tongue,
+    /// How long a second lasts that a scenario writes, where that is not a second.
+    pub(super) written_second: Option<Duration>,
 }
 
 impl Rehearsal {
@@ -50,7 +54,7 @@ impl Rehearsal {
             Tongue::Command => classifier.defaults().timeout,
             Tongue::Http => SERVE_TIMEOUT,
         });
-        Ok(Self { policy, classifier, tongue })
+        Ok(Self { policy, classifier, tongue, written_second: None })
     }
 
     /// Returns whether a refused call is queued.
@@ -79,6 +83,13 @@ impl Rehearsal {
                 self.tongue == Tongue::Command && !self.classifier.defaults().failed_attempts_have_effects
             }
         }
+    }
+
+    /// Returns a stated wait that nobody sleeps: hours in virtual time, some seconds more than is slept where time is real.
+    fn unbearable(&self) -> Duration {
+        let beyond =
+            if self.written_second.is_some() { Duration::from_secs(10) } else { Duration::from_secs(2 * 3600) };
+        self.policy.retry.max_wait + beyond
     }
 
     /// Returns the names of the policy's values, and of the instants that a run brings about, which have none yet.
@@ -113,16 +124,44 @@ impl Rehearsal {
             ("apart", time(apart(policy))),
             ("swift", time(Duration::from_millis(200).min(timeout / 20))),
             ("bearable", time(bearable(policy))),
+            ("unbearable", time(self.unbearable())),
+            ("second", time(Duration::from_secs(1))),
         ]
         .into_iter()
         .map(|(name, value)| (name.to_owned(), Some(value)))
         .collect();
+        if let Some(second) = self.written_second {
+            names.insert(WRITTEN_SECOND.to_owned(), Some(time(second)));
+        }
         for instant in INSTANTS {
             names.insert(instant.to_owned(), None);
             names.extend((2..=INSTANTS_COUNTED).map(|nth| (format!("{instant}.{nth}"), None)));
         }
         names
     }
+}
+
+/// Gives instants their values by what the engine stated; returns whether one has a new value. `happened` counts what has
+/// come so far, in the order of [`INSTANTS`].
+pub(super) fn note(names: &mut Names, happened: &mut [usize; 6], began: Timestamp, event: &EventRecord) -> bool {
+    let ms = |key: &str| event.details.get(key).and_then(serde_json::Value::as_i64).unwrap_or(event.at_ms);
+    let pairs: &[(usize, i64)] = match event.event.as_str() {
+        "tripped" => &[(0, event.at_ms), (1, ms("open_until_ms"))],
+        "half_opened" => &[(2, event.at_ms)],
+        "recovered" => &[(3, event.at_ms)],
+        "throttled" => &[(4, event.at_ms), (5, ms("until_ms"))],
+        _ => return false,
+    };
+    for (kind, at_ms) in pairs {
+        happened[*kind] += 1;
+        let (nth, name) = (happened[*kind], INSTANTS[*kind]);
+        if nth <= INSTANTS_COUNTED {
+            let name = if nth == 1 { name.to_owned() } else { format!("{name}.{nth}") };
+            let after = began.until(Timestamp::from_millis(*at_ms)).as_secs_f64();
+            names.insert(name, Some(Value::Time(after)));
+        }
+    }
+    true
 }
 
 /// Returns how far apart failures may lie so that all of them stand in the window.

@@ -22,10 +22,10 @@ pub(super) struct Drilled<T> {
 }
 
 /// Returns the rows as a table a person can read.
-pub(super) fn table(drilled: &[Drilled<Row>], width: Option<u16>) -> String {
+pub(super) fn table(drilled: &[Drilled<Row>], time: &str, width: Option<u16>) -> String {
     let mut text = String::new();
     for Drilled { dependency, found } in drilled {
-        let mut table = framed(&["ROW", "INJECTED", "EXPECTED", "SEEN", "VERDICT", "VIRTUAL"], width);
+        let mut table = framed(&["ROW", "INJECTED", "EXPECTED", "SEEN", "VERDICT", time], width);
         for row in found {
             table.add_row([
                 row.row.clone(),

@@ -93,6 +93,16 @@ pub(super) struct Said {
 }
 
 impl Said {
+    /// Returns the status, the fields and the body of an HTTP answer that says this.
+    pub(super) fn http(&self) -> (u16, &[(&'static str, String)], String) {
+        (self.status, &self.headers, self.body_over_http())
+    }
+
+    fn body_over_http(&self) -> String {
+        let is_stream = self.headers.iter().any(|(_, value)| value == "text/event-stream");
+        if is_stream { format!("event: error\ndata: {}\n", self.body) } else { self.body.clone() }
+    }
+
     /// Returns how a command ends that says this.
     pub(super) fn exit(&self) -> Exit {
         self.exit
@@ -193,9 +203,7 @@ pub(super) fn judged(
     match tongue {
         Tongue::Http => {
             let headers: Vec<(&str, &str)> = said.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
-            let stream = format!("event: error\ndata: {}\n", said.body);
-            let is_stream = headers.iter().any(|(_, value)| *value == "text/event-stream");
-            let body = if is_stream { &stream } else { &said.body };
+            let body = said.body_over_http();
             let outcome = HttpOutcome {
                 method: "POST",
                 status: if as_failure { 500 } else { said.status },

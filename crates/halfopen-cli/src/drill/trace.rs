@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use halfopen_core::circuit::Status;
+use halfopen_core::event::State;
 use halfopen_core::job::{JobId, JobState};
 use halfopen_core::policy::OnOpenAction;
 use halfopen_core::snapshot::EventRecord;
@@ -31,7 +31,7 @@ pub(super) struct Trace {
     /// Whether the store served at the end.
     pub(super) store_good: bool,
     /// What the circuit showed at instants that checks ask for.
-    pub(super) looks: Vec<(Timestamp, Option<Status>)>,
+    pub(super) looks: Vec<(Timestamp, Option<State>)>,
     /// Whether it had to be broken off.
     pub(super) endless: bool,
     /// When the last thing happened.

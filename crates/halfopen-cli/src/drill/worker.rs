@@ -278,8 +278,11 @@ impl World<'_> {
         self.trace.sent[attempt.sent].ended_at = Some(now);
         let took = attempt.started_at.until(now);
         let verdict = self.judge(&attempt.said, took);
-        if let Some(call) = self.jobs.get(&lease.id) {
-            self.trace.calls[*call].class = Some(verdict.class);
+        // What its caller was told stands; of a call that was queued at once, the job says what it was.
+        if let Some(seen) = self.jobs.get(&lease.id).map(|call| &mut self.trace.calls[*call])
+            && seen.attempts == 0
+        {
+            seen.class = Some(verdict.class);
         }
         let command = self.command_rerun(attempt.said.exit() == Exit::TimedOut);
         let door = self.door(self.workers[worker].process);

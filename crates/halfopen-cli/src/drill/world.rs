@@ -20,13 +20,12 @@ use halfopen_core::circuit_id::CircuitId;
 use halfopen_core::event::State;
 use halfopen_core::job::JobId;
 use halfopen_core::policy::Policy;
-use halfopen_core::snapshot::EventRecord;
 use halfopen_core::time::Timestamp;
 
 use super::caller::Call;
 use super::mechanisms::Mechanisms;
-use super::quantity::{Names, Quantity, QuantityError, Value, span};
-use super::rehearsal::{INSTANTS_COUNTED, Rehearsal};
+use super::quantity::{Names, Quantity, QuantityError, span};
+use super::rehearsal::{Rehearsal, note};
 use super::scenario::{Act, Answer, CALLS_MAX, Check, Deed, Group, Kept, Scenario};
 use super::spoken::Meaning;
 use super::trace::Trace;
@@ -357,28 +356,15 @@ impl<'a> World<'a> {
         if let Some(answer) = group.meets.get(nth).or_else(|| group.meets.last()) {
             return Ok(answer);
         }
-        self.current(&self.scenario.dependency)?.ok_or_else(|| {
+        current(&self.scenario.dependency, &self.names, self.began.until(self.now()))?.ok_or_else(|| {
             PlayError::Scenario(format!("the dependency of row `{}` has no answer from 0s on", self.scenario.row))
         })
     }
 
     /// Returns whether the cheap probe that is tried now ends well.
     pub(super) fn cheap_probe_is_well(&self) -> Result<bool, PlayError> {
-        let said = self.current(&self.scenario.cheap_probe)?;
+        let said = current(&self.scenario.cheap_probe, &self.names, self.began.until(self.now()))?;
         Ok(said.is_none_or(|answer| matches!(answer.answer, Meaning::Ok | Meaning::OkExplainsLimits)))
-    }
-
-    /// Returns which of these answers holds now.
-    fn current(&self, answers: &'a [Answer]) -> Result<Option<&'a Answer>, PlayError> {
-        let elapsed = self.began.until(self.now()).as_secs_f64();
-        let mut current = None;
-        for answer in answers {
-            let from = answer.from.as_ref().map_or(Ok(Some(0.0)), |from| from.seconds(&self.names))?;
-            if from.is_some_and(|from| from <= elapsed + 0.000_5) {
-                current = Some(answer);
-            }
-        }
-        Ok(current)
     }
 
     fn act(&mut self, act: &Act) -> Result<(), PlayError> {
@@ -455,7 +441,7 @@ impl<'a> World<'a> {
         let status = CircuitId::whole(&self.policy.dependency)
             .ok()
             .and_then(|id| self.doors[0].circuit(&id, &self.policy).ok().flatten())
-            .map(|view| view.status);
+            .map(|view| view.status.state);
         self.trace.looks.push((now, status));
     }
 
@@ -474,7 +460,7 @@ impl<'a> World<'a> {
             let Ok(entries) = self.doors[nth].events_after(self.read_to[nth], &filter) else { continue };
             for entry in entries {
                 self.read_to[nth] = entry.position;
-                changed |= self.note(&entry.event);
+                changed |= note(&mut self.names, &mut self.happened, self.began, &entry.event);
                 self.trace.events.push(entry.event);
             }
         }
@@ -492,28 +478,6 @@ impl<'a> World<'a> {
             }
         }
         Ok(())
-    }
-
-    /// Gives instants their values; returns whether one has a new value.
-    fn note(&mut self, event: &EventRecord) -> bool {
-        let ms = |key: &str| event.details.get(key).and_then(serde_json::Value::as_i64).unwrap_or(event.at_ms);
-        let pairs: &[(usize, &str, i64)] = match event.event.as_str() {
-            "tripped" => &[(0, "opened", event.at_ms), (1, "probing", ms("open_until_ms"))],
-            "half_opened" => &[(2, "half_opened", event.at_ms)],
-            "recovered" => &[(3, "recovered", event.at_ms)],
-            "throttled" => &[(4, "throttled", event.at_ms), (5, "throttled_until", ms("until_ms"))],
-            _ => return false,
-        };
-        for (kind, name, at_ms) in pairs {
-            self.happened[*kind] += 1;
-            let nth = self.happened[*kind];
-            if nth <= INSTANTS_COUNTED {
-                let name = if nth == 1 { (*name).to_owned() } else { format!("{name}.{nth}") };
-                let after = self.began.until(Timestamp::from_millis(*at_ms)).as_secs_f64();
-                self.names.insert(name, Some(Value::Time(after)));
-            }
-        }
-        true
     }
 
     /// Looks at what is left when nothing is due any more.
@@ -536,6 +500,23 @@ impl<'a> World<'a> {
 
 /// The seed of everything that is drawn.
 const SEED: u64 = 0x0068_616c_666f_7065;
+
+/// Returns which of these answers holds so long after the beginning.
+pub(super) fn current<'a>(
+    answers: &'a [Answer],
+    names: &Names,
+    elapsed: Duration,
+) -> Result<Option<&'a Answer>, PlayError> {
+    let elapsed = elapsed.as_secs_f64();
+    let mut current = None;
+    for answer in answers {
+        let from = answer.from.as_ref().map_or(Ok(Some(0.0)), |from| from.seconds(names))?;
+        if from.is_some_and(|from| from <= elapsed + 0.000_5) {
+            current = Some(answer);
+        }
+    }
+    Ok(current)
+}
 
 /// Returns the instant of the n-th of things that are `every` apart.
 fn later(at: &Quantity, every: &Quantity, nth: usize) -> Result<Quantity, QuantityError> {

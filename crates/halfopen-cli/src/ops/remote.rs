@@ -8,15 +8,14 @@ use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
-use clap::Args;
 use serde_json::Value;
 
 use super::Failure;
 use crate::exit;
+use crate::gateway_url::TokenFault;
+pub use crate::gateway_url::{At, GatewayUrl};
 
 /// How long a connection, and each piece of an answer, may take. A gateway waits up to five seconds for its store.
 const WITHIN: Duration = Duration::from_secs(15);
@@ -26,58 +25,6 @@ const THOROUGHLY_WITHIN: Duration = Duration::from_secs(600);
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 /// What begins the type of every problem of a gateway.
 const PROBLEM: &str = "urn:halfopen:problem:";
-
-/// Which gateway is asked, if one is.
-#[derive(Clone, Debug, Args)]
-pub struct At {
-    /// Ask the gateway there instead of opening the store: http://HOST:PORT, or unix:PATH
-    #[arg(long, env = "HALFOPEN_URL", value_name = "URL")]
-    pub url: Option<GatewayUrl>,
-    /// File with the operator's token; HALFOPEN_TOKEN may hold the token itself
-    #[arg(long, env = "HALFOPEN_TOKEN_FILE", value_name = "FILE")]
-    pub token_file: Option<PathBuf>,
-}
-
-/// Where a gateway is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum GatewayUrl {
-    /// Host and port.
-    Tcp(String),
-    /// A unix socket.
-    Unix(PathBuf),
-}
-
-impl FromStr for GatewayUrl {
-    type Err = String;
-
-    fn from_str(word: &str) -> Result<Self, Self::Err> {
-        let wrong = || "write http://HOST:PORT or unix:PATH".to_owned();
-        if let Some(path) = word.strip_prefix("unix:") {
-            return if path.is_empty() { Err(wrong()) } else { Ok(Self::Unix(PathBuf::from(path))) };
-        }
-        if word.starts_with("https://") {
-            return Err(
-                "TLS is not spoken here; ask on the gateway's machine, at http://HOST:PORT or unix:PATH".to_owned()
-            );
-        }
-        let authority = word.strip_prefix("http://").ok_or_else(wrong)?.trim_end_matches('/');
-        let plain = !authority.is_empty() && authority.bytes().all(|byte| byte.is_ascii_graphic());
-        if !plain || authority.contains(['/', '?', '#', '@']) {
-            return Err(wrong());
-        }
-        let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-        Ok(Self::Tcp(if has_port { authority.to_owned() } else { format!("{authority}:80") }))
-    }
-}
-
-impl std::fmt::Display for GatewayUrl {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Tcp(authority) => write!(f, "http://{authority}"),
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
-        }
-    }
-}
 
 /// A gateway that is asked.
 pub(super) struct Remote {
@@ -94,19 +41,11 @@ impl Remote {
     /// Returns the gateway that is to be asked, if one is named.
     pub(super) fn named(at: &At) -> Result<Option<Self>, Failure> {
         let Some(url) = at.url.clone() else { return Ok(None) };
-        let token = match &at.token_file {
-            Some(path) => Some(std::fs::read_to_string(path).map_err(|error| {
-                Failure::new(exit::IO, format!("token file {} cannot be read: {error}", path.display()))
-            })?),
-            None => std::env::var("HALFOPEN_TOKEN").ok(),
-        };
-        let token = token.map(|token| token.trim().to_owned()).filter(|token| !token.is_empty());
-        if token.as_ref().is_some_and(|token| !token.bytes().all(|byte| byte.is_ascii_graphic())) {
-            let failure = Failure::new(exit::USAGE, "the token is no single word");
-            return Err(
-                failure.hint("the file holds what halfopen token NAME printed, not the gateway's file of hashes")
-            );
-        }
+        let token = at.token().map_err(|fault| match &fault {
+            TokenFault::Unreadable { .. } => Failure::new(exit::IO, fault),
+            TokenFault::NoWord => Failure::new(exit::USAGE, fault)
+                .hint("the file holds what halfopen token NAME printed, not the gateway's file of hashes"),
+        })?;
         Ok(Some(Self { url, token, patience: WITHIN }))
     }
 
@@ -327,18 +266,6 @@ pub(super) fn encoded(word: &str) -> String {
 mod tests {
     use super::*;
     use test_case::test_case;
-
-    #[test_case("http://127.0.0.1:4141" => Ok("http://127.0.0.1:4141".to_owned()))]
-    #[test_case("http://localhost/" => Ok("http://localhost:80".to_owned()))]
-    #[test_case("http://[::1]:4141" => Ok("http://[::1]:4141".to_owned()))]
-    #[test_case("unix:/run/h.sock" => Ok("unix:/run/h.sock".to_owned()))]
-    #[test_case("127.0.0.1:4141" => matches Err(_))]
-    #[test_case("http://a/d/b" => matches Err(_))]
-    #[test_case("https://a" => matches Err(_))]
-    #[test_case("unix:" => matches Err(_))]
-    fn a_gateway_is_named_by_host_or_socket(word: &str) -> Result<String, String> {
-        word.parse::<GatewayUrl>().map(|url| url.to_string())
-    }
 
     #[test_case(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]" => Some((200, "[]".to_owned())))]
     #[test_case(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n[\r\n1;x=y\r\n]\r\n0\r\n\r\n" => Some((200, "[]".to_owned())))]

@@ -37,6 +37,11 @@ impl Bell {
         line.inspect(|line| line.notify_one()).is_some()
     }
 
+    /// Forgets the line of a dependency that is no more.
+    pub(super) fn forget(&self, dependency: &str) {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).remove(dependency);
+    }
+
     /// Says that a job has ended, or went to a person.
     pub(super) fn ended(&self, id: JobId) {
         // Nobody need listen.

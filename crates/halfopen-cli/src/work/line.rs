@@ -93,7 +93,7 @@ impl Line {
 
     /// Works until the worker is told to stop; returns when nothing is held any more.
     pub(super) async fn work(mut self) {
-        while self.shop.stop.pace() == Pace::Working {
+        while self.shop.stop.pace() == Pace::Working && !self.shop.performer.is_over(&self.dependency) {
             let next = self.ask(&mut Said::default()).await;
             self.rest(next).await;
         }

@@ -76,7 +76,7 @@ impl Worker {
     /// Works until it is told to stop, and returns when nothing is held any more.
     pub(crate) async fn work(&self) {
         let shop = &self.shop;
-        let mut lines = JoinSet::new();
+        let mut lines: JoinSet<String> = JoinSet::new();
         let mut running = BTreeMap::new();
         let mut pause = FIRST_LOOK_WITHIN.mul_f64(fastrand::f64());
         loop {
@@ -87,13 +87,23 @@ impl Worker {
             }
             pause = LOOK_EVERY.mul_f64(1.0 + fastrand::f64());
             shop.sweep().await;
+            while let Some(over) = lines.try_join_next() {
+                let Ok(dependency) = over else { continue };
+                running.remove(&dependency);
+                shop.bell.forget(&dependency);
+            }
             let waiting = shop.waiting().await;
             for (dependency, queued) in waiting {
-                if queued == 0 {
+                if queued == 0 || shop.performer.is_over(&dependency) {
                     continue;
                 }
                 if !running.contains_key(&dependency) {
-                    lines.spawn(Line::new(Arc::clone(shop), &dependency).work());
+                    let line = Line::new(Arc::clone(shop), &dependency);
+                    let name = dependency.clone();
+                    lines.spawn(async move {
+                        line.work().await;
+                        name
+                    });
                     running.insert(dependency.clone(), ());
                 }
                 shop.bell.wake(&dependency);

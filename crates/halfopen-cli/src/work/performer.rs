@@ -36,6 +36,11 @@ pub(crate) trait Performer: std::fmt::Debug + Send + Sync + 'static {
     /// What is missing.
     fn fit(&self, dependency: &str) -> Result<(), Fault>;
 
+    /// Returns whether a dependency was there for a while only, and is no more: nobody waits for its jobs.
+    fn is_over(&self, _dependency: &str) -> bool {
+        false
+    }
+
     /// Returns the kinds of jobs of a dependency that can be performed here. No other is claimed.
     fn kinds(&self, dependency: &str) -> Vec<JobKind>;
 

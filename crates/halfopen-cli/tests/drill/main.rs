@@ -9,3 +9,4 @@ mod mutants;
 mod output;
 mod scenarios;
 mod through;
+mod live;

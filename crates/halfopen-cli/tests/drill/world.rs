@@ -91,20 +91,25 @@ impl World {
         self.halfopen("drill", words)
     }
 
-    fn halfopen(&self, command: &str, words: &[&str]) -> Said {
+    /// Returns a command of ours in a cleared environment, in a folder without a policy of its own.
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
         let built = Path::new(env!("CARGO_BIN_EXE_halfopen")).parent().unwrap();
         let path = format!("{}:{}:/usr/bin:/bin", self.path("bin").display(), built.display());
-        let output = Command::new(env!("CARGO_BIN_EXE_halfopen"))
-            .arg(command)
+        let mut command = Command::new(env!("CARGO_BIN_EXE_halfopen"));
+        command
             .args(words)
             .env_clear()
             .env("HOME", self.home.path())
             .env("PATH", path)
             .env("TZ", "UTC")
             .current_dir(self.home.path())
-            .stdin(Stdio::null())
-            .output()
-            .unwrap();
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn halfopen(&self, command: &str, words: &[&str]) -> Said {
+        let words: Vec<&str> = [command].into_iter().chain(words.iter().copied()).collect();
+        let output = self.command(&words).output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         Said { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
     }

@@ -72,7 +72,7 @@ fn its_policy_is_the_one_in_force_shortened_and_without_whom_it_tells() {
     assert_eq!(policy["circuit"]["open_for_sec"], 1.0);
     assert_eq!(policy["circuit"]["open_after_failures"], 2, "counts stay");
     assert_eq!(policy["on_open"]["queue_ttl_min"], 0.5);
-    assert_eq!(policy["timeout_ms"], 500.0, "no value is so short that the machine decides");
+    assert_eq!(policy["timeout_ms"], 1000.0, "no value is so short that the machine decides");
     assert_eq!(policy["replay"], "always");
     for gone in ["owner", "alert_owner", "fallback", "probe", "on_done", "credentials"] {
         assert!(policy.get(gone).is_none(), "{gone} in {policy}");

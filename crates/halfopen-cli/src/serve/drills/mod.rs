@@ -208,6 +208,8 @@ impl Gateway {
         });
         ended.ok()?;
         self.drills.note_end(name);
+        // Whoever works off its jobs is told that there are none.
+        self.queue.bell.ring(name);
         ui::say(&format!("drill {name} ended: {why}"));
         Some(self.forget(name, who, why))
     }

@@ -33,13 +33,13 @@ pub(super) fn shortened(rehearsed: &Dependency, name: &str, upstream: &str, by: 
     policy.dependency = name.to_owned();
     // By the host of the stand-in another pack would be chosen.
     policy.profile = Some(rehearsed.classifier.profile().to_owned());
-    policy.timeout = Some(less(real.timeout.unwrap_or(TIMEOUT), 500));
-    policy.first_byte = real.first_byte.map(|first| less(first, 400));
-    policy.idle = real.idle.map(|idle| less(idle, 400));
+    policy.timeout = Some(less(real.timeout.unwrap_or(TIMEOUT), 1000));
+    policy.first_byte = real.first_byte.map(|first| less(first, 800));
+    policy.idle = real.idle.map(|idle| less(idle, 800));
     policy.retry.backoff.base = less(real.retry.backoff.base, 10);
     policy.retry.backoff.max = less(real.retry.backoff.max, 100);
     policy.retry.max_wait = less(real.retry.max_wait, 2000);
-    policy.retry.deadline = real.retry.deadline.map(|deadline| less(deadline, 3000));
+    policy.retry.deadline = real.retry.deadline.map(|deadline| less(deadline, 4000));
     policy.circuit.window = less(real.circuit.window, 5000);
     policy.circuit.open_for = less(real.circuit.open_for, 500);
     policy.circuit.max_open_for = less(real.circuit.max_open_for, 500).max(policy.circuit.open_for);

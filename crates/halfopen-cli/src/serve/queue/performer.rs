@@ -11,6 +11,7 @@ use http::header::{HOST, HeaderMap, HeaderName};
 use http::{HeaderValue, Method, Uri};
 
 use super::super::dependency::Dependency;
+use super::super::drills;
 use super::super::gateway::Gateway;
 use super::super::probe;
 use super::perform::{self, Outward};
@@ -50,6 +51,10 @@ impl Performer for GatewayPerformer {
             Ok(_) => Ok(()),
             Err(missing) => Err(Fault(missing.to_string())),
         })
+    }
+
+    fn is_over(&self, dependency: &str) -> bool {
+        drills::is_one(dependency) && self.dependency(dependency).is_err()
     }
 
     fn kinds(&self, _dependency: &str) -> Vec<JobKind> {
