@@ -13,6 +13,8 @@ mod corpus;
 mod properties;
 mod stored;
 mod stories_breaker;
+mod stories_free;
+mod stories_operator;
 mod stories_pair;
 mod stories_ramp;
 mod stories_throttle;

@@ -151,6 +151,25 @@ fn m_successes_close_it_with_at_most_k_probes_at_once(k: u32, m: u32) {
     assert_eq!(successes, m);
 }
 
+#[test]
+fn no_more_probes_are_out_than_can_still_be_needed() {
+    let mut world = World::with(|policy| {
+        policy.circuit.half_open_max_calls = n(3);
+        policy.circuit.close_after_successes = n(3);
+    });
+    world.trip();
+    world.cool_down();
+    let probes: Vec<_> = (0..3).map(|_| world.admit()).collect();
+    world.settle(&probes[0], &success());
+    world.settle(&probes[1], &success());
+    assert_eq!(world.refused().reason, RefusalReason::ProbesOut, "the third may be the last that is needed");
+    world.give_back(&probes[2]);
+    let last = world.admit();
+    assert_eq!(world.refused().reason, RefusalReason::ProbesOut);
+    world.settle(&last, &success());
+    assert_eq!(world.state(), State::Closed);
+}
+
 /// S017, S026, S027, S058: what says nothing about health gives the slot back.
 #[test_case(Some(Class::InvalidRequest))]
 #[test_case(Some(Class::Auth))]
@@ -453,6 +472,21 @@ fn a_reload_keeps_what_was_learnt() {
     world.policy.circuit.close_after_successes = n(1);
     world.call(&success());
     assert_eq!(world.state(), State::Closed, "m below the successes seen is still reachable");
+}
+
+#[test]
+fn a_reload_that_asks_for_fewer_successes_than_were_seen_lets_the_closing_one_in() {
+    let mut world = World::with(|policy| {
+        policy.circuit.half_open_max_calls = n(1);
+        policy.circuit.close_after_successes = n(3);
+    });
+    world.trip();
+    world.cool_down();
+    world.call(&success());
+    world.call(&success());
+    world.policy.circuit.close_after_successes = n(2);
+    world.call(&success());
+    assert_eq!(world.state(), State::Closed);
 }
 
 #[test]

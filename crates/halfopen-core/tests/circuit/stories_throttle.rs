@@ -125,6 +125,24 @@ fn a_hint_beyond_the_ceiling_is_cut_and_told() {
 }
 
 #[test]
+fn a_wait_of_exactly_what_may_be_slept_is_slept() {
+    let mut world = World::ocr();
+    let mut longer = world.clone();
+    world.call(&hinted(Class::RateLimited, world.now, secs(300)));
+    assert_eq!((world.state(), world.status().throttled_until), (State::Closed, Some(world.now + secs(300))));
+    longer.call(&hinted(Class::RateLimited, longer.now, millis(300_001)));
+    assert_eq!((longer.state(), longer.status().reason), (State::Open, Some("long_wait")));
+}
+
+#[test]
+fn a_hint_of_exactly_the_ceiling_is_not_cut() {
+    let mut world = World::ocr();
+    world.call(&hinted(Class::UsageLimit, world.now, secs(192 * 3600)));
+    assert_eq!(world.status().open_until, Some(world.now + secs(192 * 3600)));
+    assert_eq!(world.seen(|kind| matches!(kind, EventKind::HintCut { .. })), 0);
+}
+
+#[test]
 fn a_usage_limit_without_a_time_opens_for_open_for() {
     let mut world = World::ocr();
     world.call(&failure(Class::UsageLimit));
