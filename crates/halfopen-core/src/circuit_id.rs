@@ -117,6 +117,22 @@ mod tests {
         assert_eq!(word.parse::<CircuitId>().map(|id| id.to_string()), Ok(word.to_owned()));
     }
 
+    #[test]
+    fn a_name_has_its_dependency_and_its_partition() {
+        let part = CircuitId::part("ocr", "region", "eu").unwrap();
+        assert_eq!((part.dependency(), part.partition()), ("ocr", Some(("region", "eu"))));
+        let whole = CircuitId::whole("ocr").unwrap();
+        assert_eq!((whole.dependency(), whole.partition()), ("ocr", None));
+    }
+
+    #[test]
+    fn a_name_has_at_most_256_bytes_with_its_partition() {
+        let part = |bytes: usize| CircuitId::part("ocr", "region", &"x".repeat(bytes - "ocr@region=".len()));
+        assert_eq!(part(256).map(|id| id.to_string().len()), Ok(256));
+        assert_eq!(part(257), Err(CircuitIdError::TooLong(257)));
+        assert!(CircuitId::whole(&"x".repeat(256)).is_ok());
+    }
+
     #[test_case("" => matches Err(CircuitIdError::NoDependency(_)))]
     #[test_case("@region=eu" => matches Err(CircuitIdError::NoDependency(_)))]
     #[test_case("ocr@" => matches Err(CircuitIdError::NoPartition(_)))]

@@ -375,6 +375,14 @@ mod tests {
         assert!(at >= retry_at && at <= retry_at + secs(30));
     }
 
+    #[test]
+    fn a_wait_of_exactly_what_may_be_slept_is_slept_without_a_spread() {
+        let verdict = hinted(Class::RateLimited, secs(300));
+        assert_eq!(decided(&call(), &verdict), Decision::RetryAt(NOW + secs(300)));
+        let longer = hinted(Class::RateLimited, Duration::from_millis(300_001));
+        assert!(matches!(decided(&call(), &longer), Decision::GiveUp(GiveUp::WaitTooLong { .. })));
+    }
+
     /// S119: those who were told the same instant come back spread over a tenth of the wait, and none too early.
     #[test]
     fn equal_hints_do_not_wake_everybody_at_once() {

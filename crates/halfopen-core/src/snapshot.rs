@@ -64,20 +64,10 @@ pub fn encode(circuit: &Circuit) -> String {
 ///
 /// [`SnapshotError::Newer`] if a newer version wrote it, [`SnapshotError::Malformed`] if nobody of ours did.
 pub fn decode(text: &str) -> Result<Circuit, SnapshotError> {
-    let read = serde_json::from_str::<stored::Stored>(text);
-    match read {
-        Ok(stored) if stored.form == FORM => stored.into_circuit(),
-        Ok(stored) if stored.form > FORM => Err(SnapshotError::Newer { found: stored.form, known: FORM }),
-        Ok(stored) => Err(SnapshotError::Malformed(format!("form {} was never written", stored.form))),
-        // A newer form may differ so much that it cannot be read as this one; its number still can.
-        Err(cause) => match serde_json::from_str::<FormOnly>(text) {
-            Ok(FormOnly { form }) if form > FORM => Err(SnapshotError::Newer { found: form, known: FORM }),
-            Ok(_) | Err(_) => Err(SnapshotError::Malformed(cause.to_string())),
-        },
-    }
+    read_form(text, |stored: &stored::Stored| stored.form, FORM)?.into_circuit()
 }
 
-/// Reads a stored form that is not a circuit's, and says which number it has if that is a newer one.
+/// Reads a stored form, and says which number it has if that is a newer one.
 fn read_form<T: serde::de::DeserializeOwned>(
     text: &str,
     form_of: impl FnOnce(&T) -> u32,

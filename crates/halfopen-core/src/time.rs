@@ -159,6 +159,11 @@ mod tests {
     }
 
     #[test]
+    fn an_instant_is_shown_with_its_unit() {
+        assert_eq!(format!("{:?}", Timestamp::from_millis(-5)), "-5ms");
+    }
+
+    #[test]
     fn a_deadline_is_cut_to_its_own_length_and_never_moved_closer() {
         let now = Timestamp::from_millis(1000);
         let set = Deadline::after(now, Duration::from_secs(60));

@@ -95,7 +95,9 @@ fn a_long_incident_is_told_in_few_words() {
         assert_eq!(story.probe_fails(), NOTHING);
         reminders += story.passes(2 * MINUTE).len();
     }
-    assert_eq!(reminders, 3, "after 15, 45 and 105 minutes");
+    assert_eq!(reminders, 3);
+    let reminded = story.told.iter().filter(|alert| alert.kind == Kind::StillOpen.as_str()).map(|alert| alert.at_ms);
+    assert_eq!(reminded.collect::<Vec<_>>(), [15, 45, 105].map(|minutes| NOON_MS + minutes * 60_000));
     assert_eq!(story.recovers(), ["circuit.recovered"]);
     assert_eq!(story.recovers(), NOTHING);
     let threads: std::collections::BTreeSet<_> = story.told.iter().map(|alert| &alert.thread).collect();
@@ -126,12 +128,84 @@ fn flapping_is_folded_and_nobody_is_left_with_a_wrong_belief() {
     assert_eq!(story.trips(), ["circuit.opened"], "a new one");
 }
 
+/// The instant at which an incident stops being the same is the instant at which it is forgotten.
+#[test]
+fn one_that_comes_back_when_the_fold_is_over_is_a_new_one() {
+    let mut story = Story::new();
+    story.trips();
+    story.recovers();
+    let mut early = Story { incident: story.incident.clone(), now: story.now, told: Vec::new() };
+    early.now = early.now + FOLD - Duration::from_millis(1);
+    assert_eq!(early.trips(), NOTHING);
+    story.now = story.now + FOLD;
+    assert_eq!(story.trips(), ["circuit.opened"]);
+}
+
+#[test]
+fn an_alert_says_what_its_own_event_says_on_the_thread_of_the_first() {
+    let mut story = Story::new();
+    story.trips();
+    story.now = story.now + MINUTE;
+    story.probe_fails();
+    let [first, second] = story.told.as_slice() else { panic!("{:?}", story.told) };
+    assert_eq!((first.circuit.as_str(), first.began_at_ms), ("ocr@region=eu", NOON_MS));
+    assert_eq!(second.event.reason.as_deref(), Some("probe_failed"));
+    assert_eq!((&second.thread, second.began_at_ms), (&first.thread, NOON_MS));
+    let mut whole = Story::new();
+    let mut record = whole.record("tripped", "closed", "open", "failures");
+    record.partition = None;
+    whole.happens(&record);
+    assert_eq!(whole.told[0].circuit, "ocr");
+}
+
+/// A store looks an incident up by this name, so an event must find the one that it belongs to and no other.
+#[test_case("tripped", Some("ocr@region=eu"))]
+#[test_case("recovered", Some("ocr@region=eu"))]
+#[test_case("jobs_expired", Some("ocr@region=eu dev.halfopen.jobs.ttl_at_risk"))]
+#[test_case("auth_failed", Some("ocr@region=eu dev.halfopen.circuit.needs_person"))]
+#[test_case("throttled", None)]
+fn an_event_names_its_incident(event: &str, name: Option<&str>) {
+    let record = Story::new().record(event, "closed", "closed", "x");
+    assert_eq!(incident_name(&record).as_deref(), name);
+    let channel = EventRecord { dependency: CHANNELS.to_owned(), ..record };
+    let told = name.is_some() && matches!(event, "tripped" | "recovered");
+    let expected = told.then(|| format!("{CHANNELS}@region=eu {}", Kind::AlertFailing.as_str()));
+    assert_eq!(incident_name(&channel), expected);
+}
+
+#[test]
+fn no_wake_of_an_incident_lies_further_ahead_than_a_day() {
+    assert_eq!(wake_ms_max(), 86_400_000);
+}
+
+#[test]
+fn a_post_is_due_when_the_first_of_its_channels_is() {
+    let now = Timestamp::from_millis(NOON_MS);
+    let delivery = |state, minutes: i64| DeliveryRecord {
+        channel: "c".to_owned(),
+        state,
+        attempts: 0,
+        next_at_ms: NOON_MS + minutes * 60_000,
+        error: None,
+    };
+    let mut post = crate::snapshot::PostRecord::new(test("oncall", 1, now));
+    assert_eq!(post.due_at_ms(), None, "nobody has claimed it yet");
+    let (due, done) = (DeliveryState::Due, DeliveryState::Delivered);
+    post.deliveries = vec![delivery(done, 1), delivery(due, 5), delivery(due, 3), delivery(DeliveryState::Failed, 2)];
+    assert_eq!(post.due_at_ms(), Some(NOON_MS + 180_000));
+    post.deliveries.retain(|delivery| delivery.state != due);
+    assert_eq!(post.due_at_ms(), None);
+    let words = [due, done, DeliveryState::Failed].map(DeliveryState::as_str);
+    assert_eq!(words, ["due", "delivered", "failed"]);
+}
+
 #[test]
 fn a_quota_needs_a_person_once() {
     let mut story = Story::new();
     let quota = story.record("tripped", "closed", "open", "quota_exhausted");
     assert_eq!(story.happens(&quota), ["circuit.opened", "circuit.needs_person"]);
     assert_eq!(story.happens(&quota), NOTHING);
+    assert_eq!(story.passes(15 * MINUTE), ["circuit.still_open"], "it is an incident like any other");
 }
 
 #[test_case("jobs_to_review", "jobs.manual_review")]
@@ -146,7 +220,10 @@ fn jobs_are_told_at_once_and_then_in_sums(event: &str, kind: &str) {
         assert_eq!(story.happens(&record), NOTHING);
     }
     assert_eq!(story.passes(SUM_EVERY), [kind]);
-    assert_eq!(story.told.last().and_then(|alert| alert.jobs), Some(100));
+    assert_eq!(story.told.last().map(|alert| (alert.jobs, alert.at_ms)), Some((Some(100), NOON_MS + 3_600_000)));
+    assert_eq!(story.happens(&record), NOTHING);
+    assert_eq!(story.passes(SUM_EVERY), [kind], "the next hour has its own sum");
+    assert_eq!(story.told.last().and_then(|alert| alert.jobs), Some(2));
     assert_eq!(story.passes(SUM_EVERY), NOTHING);
     assert!(story.incident.is_none(), "forgotten");
 }

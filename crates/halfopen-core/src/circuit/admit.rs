@@ -50,17 +50,15 @@ impl Circuit {
         }
         match (&self.breaker, &self.ramp, ask) {
             (Breaker::Open(_) | Breaker::HalfOpen(_), _, _) => Peek::MustLock,
-            (Breaker::Closed, _, Ask::Fresh) | (Breaker::Closed, None, Ask::Job) => {
-                Peek::Granted(self.permit(policy, kind, now, chance))
-            }
-            (Breaker::Closed, None, Ask::Waited(_)) if self.waiting == 0 => {
+            // A closed circuit that neither throttle nor ramp holds back counts nobody who waits.
+            (Breaker::Closed, _, Ask::Fresh) | (Breaker::Closed, None, Ask::Waited(_) | Ask::Job) => {
                 Peek::Granted(self.permit(policy, kind, now, chance))
             }
             (Breaker::Closed, Some(ramp), Ask::Waited(Some(slot))) => match ramp.early(slot, now) {
                 Some(Turn::Later(at, slot)) => Peek::Refused(ramp_refusal(at, slot)),
                 Some(Turn::Now) | None => Peek::MustLock,
             },
-            (Breaker::Closed, _, Ask::Waited(_) | Ask::Job) => Peek::MustLock,
+            (Breaker::Closed, Some(_), Ask::Waited(None) | Ask::Job) => Peek::MustLock,
         }
     }
 

@@ -1,17 +1,19 @@
 //! Stories of two circuits that judge one call: whom a verdict is about, and that both grant or neither does.
 
+use std::time::Duration;
+
 use halfopen_core::chance::Chance;
-use halfopen_core::circuit::{Circuit, Facts};
+use halfopen_core::circuit::{Circuit, Facts, Hold};
 use halfopen_core::event::State;
-use halfopen_core::pair::{self, Answer, Pair, Pass, Side};
-use halfopen_core::permit::{Ask, PermitKind, Refusal, RefusalReason};
+use halfopen_core::pair::{self, Answer, Pair, PairEvents, Pass, Side};
+use halfopen_core::permit::{Admission, Ask, Permit, PermitKind, Refusal, RefusalReason, Slot};
 use halfopen_core::policy::Policy;
 use halfopen_core::time::Timestamp;
 use halfopen_core::verdict::{About, Class, Verdict};
 use proptest::prelude::*;
 use test_case::test_case;
 
-use crate::world::{World, failure, hinted, millis, secs, success};
+use crate::world::{World, by, failure, hinted, millis, secs, success};
 
 /// A place, an account, and their clock.
 #[derive(Clone)]
@@ -61,8 +63,71 @@ impl Two {
         }
     }
 
+    /// Ends two attempts with waits that are stated by the place and by the account.
+    fn throttle(&mut self, place: Duration, account: Duration) {
+        let passes: Vec<_> = (0..2).map(|_| self.ask(Ask::Fresh).unwrap()).collect();
+        self.settle(&passes[0], &hinted(Class::RateLimited, self.now, account));
+        self.settle(&passes[1], &hinted(Class::Overloaded, self.now, place));
+    }
+
+    /// Lets a ramp begin on both sides, at one start in a second and with room for ten.
+    fn ramps(&mut self) {
+        self.throttle(secs(20), secs(20));
+        self.hold_back(Side::Place, 10);
+        self.hold_back(Side::Account, 10);
+        self.now = self.now + secs(20);
+        let (mut pair, policy, now, _) = self.pair();
+        let _ = pair.expire(policy, Facts::default().into(), now);
+    }
+
+    /// Opens both breakers and lets their cooldowns pass.
+    fn open_both(&mut self) {
+        let passes: Vec<_> = (0..10).map(|_| self.ask(Ask::Fresh).unwrap()).collect();
+        for (nth, pass) in passes.iter().enumerate() {
+            self.settle(pass, &failure(if nth < 5 { Class::ServerError } else { Class::RateLimited }));
+        }
+        assert_eq!(self.states(), (State::Open, State::Open));
+        self.now = self.now + secs(132);
+    }
+
+    /// Asks one of the circuits as a caller of its own that waited.
+    fn alone(&mut self, side: Side) -> Result<Permit, Refusal> {
+        self.draws += 1;
+        let circuit = if side == Side::Place { &mut self.place } else { &mut self.account };
+        match circuit.admit(&self.policy, Ask::Waited(None), self.now, Chance::from_seed(self.draws)).0 {
+            Admission::Granted(permit) => Ok(permit),
+            Admission::Refused(refusal) => Err(refusal),
+        }
+    }
+
+    fn renew(&mut self, pass: &Pass) -> bool {
+        let (mut pair, policy, now, _) = self.pair();
+        pair.renew(policy, pass, now)
+    }
+
+    fn give_back(&mut self, pass: &Pass) {
+        let (mut pair, policy, now, chance) = self.pair();
+        let _ = pair.give_back(policy, pass, Facts::default(), now, chance);
+    }
+
+    fn is_free(&self, pass: &Pass, verdict: &Verdict) -> bool {
+        pair::settles_for_free(&self.place, Some(&self.account), &self.policy, pass, verdict, self.now)
+    }
+
+    fn probes(&self) -> (u32, u32) {
+        let probes = |circuit: &Circuit| circuit.status(&self.policy, self.now).probes_in_flight;
+        (probes(&self.place), probes(&self.account))
+    }
+
     fn states(&self) -> (State, State) {
         (self.place.status(&self.policy, self.now).state, self.account.status(&self.policy, self.now).state)
+    }
+}
+
+fn other(side: Side) -> Side {
+    match side {
+        Side::Place => Side::Account,
+        Side::Account => Side::Place,
     }
 }
 
@@ -149,14 +214,144 @@ fn both_grant_or_neither_gives_anything_away() {
     assert_ne!(pass.place.id, account.id);
 }
 
-#[test]
-fn when_both_refuse_the_later_end_is_told() {
+#[test_case(50, 20, Side::Place)]
+#[test_case(20, 50, Side::Account)]
+#[test_case(50, 50, Side::Place; "of two equal ends the place's")]
+fn when_both_refuse_the_later_end_is_told(place: u64, account: u64, told: Side) {
     let mut two = Two::new();
-    let passes: Vec<_> = (0..2).map(|_| two.ask(Ask::Fresh).unwrap()).collect();
-    two.settle(&passes[0], &hinted(Class::RateLimited, two.now, secs(20)));
-    two.settle(&passes[1], &hinted(Class::Overloaded, two.now, secs(50)));
+    two.throttle(secs(place), secs(account));
     let (side, refusal) = two.ask(Ask::Fresh).unwrap_err();
-    assert_eq!((side, refusal.retry_at), (Side::Place, Some(two.now + secs(50))));
+    assert_eq!((side, refusal.retry_at), (told, Some(two.now + secs(50))));
+    let peeked = pair::peek(&two.place, Some(&two.account), &two.policy, Ask::Fresh, two.now, Chance::from_seed(1));
+    assert_eq!(peeked, Some(Answer::Refused { side, refusal }));
+}
+
+#[test]
+fn callers_wait_for_the_circuit_that_refused_them() {
+    let mut two = Two::new();
+    two.throttle(secs(20), secs(50));
+    two.hold_back(Side::Place, 3);
+    two.hold_back(Side::Account, 2);
+    let waiting = |circuit: &Circuit| circuit.status(&two.policy, two.now).waiting;
+    assert_eq!((waiting(&two.place), waiting(&two.account)), (3, 2));
+}
+
+#[test]
+fn what_both_would_grant_and_what_changes_neither_needs_no_lock() {
+    let mut two = Two::new();
+    let peeked = pair::peek(&two.place, Some(&two.account), &two.policy, Ask::Fresh, two.now, Chance::from_seed(1));
+    assert!(matches!(peeked, Some(Answer::Granted(Pass { account: Some(_), .. }))), "{peeked:?}");
+    let pass = two.ask(Ask::Fresh).unwrap();
+    assert!(two.is_free(&pass, &success()));
+    assert!(!two.is_free(&pass, &failure(Class::ServerError)) && !two.is_free(&pass, &failure(Class::RateLimited)));
+    // What nobody recognises says nothing about the place, what is the caller's own fault nothing about the account.
+    let about_account = Verdict { about: About::Account, ..failure(Class::InvalidRequest) };
+    for neutral in [failure(Class::UnknownFailure), about_account] {
+        assert!(two.is_free(&pass, &neutral));
+    }
+}
+
+/// What time has to change is changed first, on whichever side.
+#[test_case(Side::Place, Verdict { about: About::Account, ..failure(Class::InvalidRequest) }; "the place's")]
+#[test_case(Side::Account, failure(Class::UnknownFailure); "the account's")]
+fn nothing_is_free_on_a_circuit_whose_time_has_come(side: Side, neutral: Verdict) {
+    let mut two = Two::new();
+    let held = Hold { state: State::Closed, until: Some(two.now + secs(60)), by: by() };
+    let circuit = if side == Side::Place { &mut two.place } else { &mut two.account };
+    let _ = circuit.hold(&two.policy, held, two.now);
+    let pass = two.ask(Ask::Fresh).unwrap();
+    two.now = two.now + millis(59_999);
+    assert!(two.is_free(&pass, &neutral));
+    two.now = two.now + millis(1);
+    assert!(!two.is_free(&pass, &neutral));
+}
+
+#[test]
+fn both_probes_are_renewed_and_given_back_together() {
+    let mut two = Two::new();
+    two.open_both();
+    let pass = two.ask(Ask::Fresh).unwrap();
+    assert_eq!(pass.account.as_ref().map(|permit| permit.kind), Some(PermitKind::Probe));
+    two.now = two.now + secs(20);
+    assert!(two.renew(&pass));
+    two.now = two.now + millis(17_999);
+    assert_eq!(two.probes(), (1, 1), "both leases were extended");
+    let mut other = two.clone();
+    other.give_back(&pass);
+    assert_eq!(other.probes(), (0, 0));
+    // One that is lost on either side is lost.
+    for side in [Side::Place, Side::Account] {
+        let mut one = two.clone();
+        let circuit = if side == Side::Place { &mut one.place } else { &mut one.account };
+        let _ = circuit.reset(&one.policy, by(), one.now);
+        assert!(!one.renew(&pass), "{side:?}");
+    }
+}
+
+#[test]
+fn time_passes_for_both() {
+    let mut two = Two::new();
+    two.throttle(secs(20), secs(20));
+    two.hold_back(Side::Place, 1);
+    two.hold_back(Side::Account, 1);
+    two.now = two.now + secs(20);
+    let (mut pair, policy, now, _) = two.pair();
+    let mut events = pair.expire(policy, Facts::default().into(), now);
+    assert_eq!((events.place.len(), events.account.len()), (1, 1), "a ramp begins on either side");
+    let first = events.clone();
+    assert!(!events.is_empty());
+    events.append(first.clone());
+    assert_eq!((events.place.len(), events.account.len()), (2, 2));
+    let place = PairEvents { account: Vec::new(), ..first.clone() };
+    let account = PairEvents { place: Vec::new(), ..first };
+    assert!(!place.is_empty() && !account.is_empty() && PairEvents::default().is_empty());
+}
+
+#[test]
+fn both_are_told_how_many_jobs_wait() {
+    let mut two = Two::new();
+    two.open_both();
+    for _ in 0..2 {
+        let pass = two.ask(Ask::Fresh).unwrap();
+        let (mut pair, policy, now, chance) = two.pair();
+        let _ = pair.settle(policy, &pass, &success(), Facts { jobs_queued: 5 }, now, chance);
+    }
+    let rate = |circuit: &Circuit| circuit.status(&two.policy, two.now).ramp_per_sec;
+    assert_eq!((rate(&two.place), rate(&two.account)), (Some(1.0), Some(1.0)), "jobs are left, so they return paced");
+}
+
+/// A caller can keep one appointment: the ramp whose slot it shows paces it, the other only counts the start.
+#[test_case(Side::Place)]
+#[test_case(Side::Account)]
+fn a_slot_of_one_ramp_passes_the_other_which_moves_on(side: Side) {
+    let mut two = Two::new();
+    two.ramps();
+    let begun = two.now;
+    // The ramp that is to give out the slot is one start ahead of the other.
+    let _ = two.alone(side).unwrap();
+    let _ = two.alone(side).unwrap_err();
+    let _ = two.alone(other(side)).unwrap();
+    let (told, refusal) = two.ask(Ask::Waited(None)).unwrap_err();
+    let slot = refusal.slot.unwrap();
+    assert_eq!((told, slot.side, slot.at), (side, side, begun + secs(2)));
+    two.now = slot.at;
+    let _ = two.alone(other(side)).expect("the other ramp's start of this instant is somebody else's");
+    let _ = two.ask(Ask::Waited(Some(slot))).expect("it keeps its appointment");
+    let next = two.alone(other(side)).unwrap_err().retry_at;
+    assert_eq!(next, Some(begun + secs(2 + 2)), "two have started there");
+}
+
+#[test_case(Side::Place)]
+#[test_case(Side::Account)]
+fn a_slot_of_a_ramp_that_is_over_passes_no_other(over: Side) {
+    let mut two = Two::new();
+    two.ramps();
+    let circuit = if over == Side::Place { &mut two.place } else { &mut two.account };
+    *circuit = Circuit::new();
+    let _ = two.alone(other(over)).expect("the first start is at once");
+    let stale = Slot { side: over, at: two.now, schedule: 1 };
+    let (side, refusal) = two.ask(Ask::Waited(Some(stale))).unwrap_err();
+    assert_eq!((side, refusal.reason), (other(over), RefusalReason::Ramp));
 }
 
 /// Two ramps at once do not send a caller from one to the other for ever.

@@ -1,4 +1,6 @@
 //! Jobs from outside: one binary, one file per subject.
 
 #[cfg(test)]
+mod keeping;
+#[cfg(test)]
 mod steps;

@@ -11,7 +11,7 @@ use halfopen_core::job::{
 };
 use halfopen_core::outcome::{Exit, Reached};
 use halfopen_core::policy::{Jitter, OnExpiry, Policy, Replay, Surface};
-use halfopen_core::retry::CommandRerun;
+use halfopen_core::retry::{CommandRerun, Repeatable};
 use halfopen_core::snapshot::{
     SnapshotError, decode_entry, decode_job, decode_request, decode_result, encode_entry, encode_job, encode_request,
     encode_result,
@@ -21,10 +21,10 @@ use halfopen_core::verdict::{Class, Hint, HintSource, RetryAdvice, Scope, Verdic
 use proptest::prelude::*;
 use test_case::test_case;
 
-const NOON: Timestamp = Timestamp::from_millis(1_796_040_000_000);
+pub(crate) const NOON: Timestamp = Timestamp::from_millis(1_796_040_000_000);
 const TTL: Duration = Duration::from_secs(1800);
 
-fn secs(secs: u64) -> Duration {
+pub(crate) fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
@@ -36,7 +36,7 @@ fn policy() -> Policy {
     policy
 }
 
-fn terms(safety: Safety) -> Terms {
+pub(crate) fn terms(safety: Safety) -> Terms {
     Terms {
         place: "ocr".parse().unwrap(),
         account: Some("ocr@credential=main".parse().unwrap()),
@@ -47,11 +47,11 @@ fn terms(safety: Safety) -> Terms {
     }
 }
 
-fn queued(safety: Safety) -> Job {
+pub(crate) fn queued(safety: Safety) -> Job {
     Job::accept(terms(safety), Entrance::Queue, NOON).0
 }
 
-fn step(job: &mut Job, step: Step<'_>, now: Timestamp) -> Result<Option<Entry>, IllegalStep> {
+pub(crate) fn step(job: &mut Job, step: Step<'_>, now: Timestamp) -> Result<Option<Entry>, IllegalStep> {
     job.step(&policy(), step, now, Chance::from_seed(1))
 }
 
@@ -61,7 +61,7 @@ fn claimed(safety: Safety, grant: u64) -> Job {
     job
 }
 
-fn sending(safety: Safety) -> Job {
+pub(crate) fn sending(safety: Safety) -> Job {
     let mut job = claimed(safety, 1);
     step(&mut job, Step::NoteSending { grant: 1 }, NOON).unwrap();
     job
@@ -76,12 +76,12 @@ fn hinted(class: Class, wait: Duration) -> Verdict {
     Verdict { hint: Some(hint), ..verdict(class, Reached::Refused) }
 }
 
-fn finish(job: &mut Job, verdict: &Verdict, admitted: Admitted) -> Entry {
+pub(crate) fn finish(job: &mut Job, verdict: &Verdict, admitted: Admitted) -> Entry {
     let done = Step::Finish { grant: job.grant(), verdict, admitted, took: secs(1), command: None };
     step(job, done, NOON).unwrap().unwrap()
 }
 
-fn by() -> By {
+pub(crate) fn by() -> By {
     By { who: "ann".to_owned(), reason: "asked the vendor".to_owned() }
 }
 
@@ -396,6 +396,75 @@ fn requeueing_what_may_have_been_executed_needs_an_operators_word() {
     assert_eq!((entry.what, entry.by), (What::Requeued, Some(by())));
     step(&mut job, Step::Claim { worker: "w", grant: 2 }, later).unwrap();
     assert_eq!(job.state(), JobState::Running);
+}
+
+/// The operator takes it on himself; a key protects the new sending only for what is left of its lifetime.
+#[test_case(599, 1; "the key still lives, until then")]
+#[test_case(600, 600; "it has died, so the next sending begins a lifetime")]
+fn a_requeued_job_is_protected_by_what_is_left_of_its_key(requeued_at: u64, left: u64) {
+    let lifetime = secs(600);
+    let mut job = sending(Safety::Keyed { lifetime });
+    finish(&mut job, &verdict(Class::InvalidRequest, Reached::Answered), Admitted::Regularly);
+    assert_eq!(job.state(), JobState::Failed);
+    let now = NOON + secs(requeued_at);
+    step(&mut job, requeue(false), now).unwrap();
+    step(&mut job, Step::Claim { worker: "w", grant: 2 }, now).unwrap();
+    step(&mut job, Step::NoteSending { grant: 2 }, now).unwrap();
+    assert_eq!(job.repeatable(&policy(), now + secs(left) - Duration::from_millis(1)), Repeatable::Yes);
+    assert_eq!(job.repeatable(&policy(), now + secs(left)), Repeatable::No);
+}
+
+#[test]
+fn what_was_being_sent_when_it_was_cancelled_may_have_been_executed() {
+    let mut sent = sending(Safety::Unsafe);
+    step(&mut sent, Step::Cancel { by: by() }, NOON).unwrap();
+    assert!(sent.may_have_run());
+    let mut claimed = claimed(Safety::Unsafe, 1);
+    step(&mut claimed, Step::Cancel { by: by() }, NOON).unwrap();
+    assert!(!claimed.may_have_run());
+    // An unknown end of before is not forgotten by a later step that sent nothing.
+    let mut queued = sending(DAY);
+    finish(&mut queued, &verdict(Class::Timeout, Reached::Unknown), Admitted::Regularly);
+    let mut cancelled = queued.clone();
+    step(&mut cancelled, Step::Cancel { by: by() }, NOON).unwrap();
+    assert!(cancelled.may_have_run());
+    let later = NOON + secs(60);
+    step(&mut queued, Step::Claim { worker: "w", grant: 2 }, later).unwrap();
+    let release = Step::Release { grant: 2, cause: ReleaseCause::Shutdown { sent: Sent::Nothing } };
+    step(&mut queued, release, later).unwrap();
+    assert_eq!((queued.state(), queued.may_have_run()), (JobState::Queued, true));
+}
+
+#[test]
+fn what_the_dependency_forbids_after_an_unknown_end_is_for_a_person() {
+    let mut job = sending(DAY);
+    finish(&mut job, &verdict(Class::Timeout, Reached::Unknown), Admitted::Regularly);
+    step(&mut job, Step::Claim { worker: "w", grant: 2 }, NOON + secs(60)).unwrap();
+    let forbidden = Verdict { retry: RetryAdvice::Forbidden, ..verdict(Class::RateLimited, Reached::Refused) };
+    finish(&mut job, &forbidden, Admitted::Regularly);
+    assert_eq!((job.state(), job.reason()), (JobState::ManualReview, Some(Reason::Forbidden)));
+}
+
+#[test]
+fn hints_that_are_not_honoured_delay_no_job() {
+    let mut policy = policy();
+    policy.retry.honor_retry_after = false;
+    let mut job = sending(Safety::Unsafe);
+    let hint = hinted(Class::RateLimited, secs(1800));
+    let done = Step::Finish { grant: 1, verdict: &hint, admitted: Admitted::Regularly, took: secs(1), command: None };
+    job.step(&policy, done, NOON, Chance::from_seed(1)).unwrap();
+    assert_eq!((job.state(), job.not_before()), (JobState::Queued, Some(NOON + secs(5))));
+}
+
+#[test]
+fn a_job_that_may_be_tried_at_once_is_ready_at_once() {
+    let mut policy = policy();
+    policy.retry.backoff.base = Duration::ZERO;
+    let mut job = sending(Safety::Idempotent);
+    let failed = verdict(Class::ServerError, Reached::Answered);
+    let done = Step::Finish { grant: 1, verdict: &failed, admitted: Admitted::Regularly, took: secs(1), command: None };
+    job.step(&policy, done, NOON, Chance::from_seed(1)).unwrap();
+    assert_eq!((job.shelf(), job.not_before()), (Shelf::Ready, None));
 }
 
 #[test]
