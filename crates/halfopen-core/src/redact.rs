@@ -7,7 +7,7 @@
 
 mod words;
 
-use self::words::{FIELD_ENDS, NAMES, PLAIN_FIELD_ENDS, PREFIXES, QUOTED_NAMES, TALK};
+use self::words::{ENDS, FIELD_ENDS, NAMES, PLAIN_ENDS, PREFIXES, QUOTED_NAMES, TALK};
 
 /// What stands where a secret stood.
 pub const REDACTED: &str = "[redacted]";
@@ -19,8 +19,8 @@ const LINE_CHARS_MAX: usize = 240;
 #[must_use]
 pub fn line(text: &str) -> String {
     // Redacted before it is cut, so that no half of a secret is left at the end.
-    let squeezed = text.chars().take(4 * LINE_CHARS_MAX).collect::<String>();
-    let squeezed = squeezed.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = text.split_whitespace().flat_map(|word| [" ", word]).skip(1);
+    let squeezed: String = words.flat_map(str::chars).take(4 * LINE_CHARS_MAX).collect();
     let clean = redact(&squeezed);
     let clean: String = clean.chars().filter(|c| !c.is_control()).collect();
     if clean.chars().count() <= LINE_CHARS_MAX {
@@ -99,7 +99,7 @@ fn secret_at_start(rest: &str, before: Option<char>) -> Option<(String, &str)> {
     if before.is_some_and(|c| c.is_ascii_alphanumeric()) {
         return None;
     }
-    named(rest).or_else(|| flag(rest, before)).or_else(|| quoted(rest)).or_else(|| scheme(rest)).or_else(|| {
+    named(rest).or_else(|| flag(rest)).or_else(|| quoted(rest)).or_else(|| scheme(rest)).or_else(|| {
         let token = token(rest);
         let known = PREFIXES.iter().any(|(prefix, least)| {
             token.len() >= *least && token.starts_with(prefix) && looks_random(&token[prefix.len()..])
@@ -113,7 +113,7 @@ fn named(rest: &str) -> Option<(String, &str)> {
     let name_len =
         rest.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))).unwrap_or(rest.len());
     let name = &rest[..name_len];
-    if name.is_empty() || !is_secret_name(name) {
+    if !is_secret_name(name) && !names_a_token(name) {
         return None;
     }
     let after = &rest[name_len..];
@@ -122,18 +122,20 @@ fn named(rest: &str) -> Option<(String, &str)> {
     if separator == ':' && gap.starts_with("://") {
         return None;
     }
-    let value = gap[1..].trim_start_matches(['=', ' ', '"', '\'', '\\']);
+    let value = gap[1..].trim_start_matches(['=', ' ']).trim_start_matches('\\');
+    let value = value.strip_prefix(['"', '\'']).unwrap_or(value);
     let lead = &rest[..rest.len() - value.len()];
     let folded = letters(name);
     let whole_line = matches!(folded.as_str(), "cookie" | "setcookie" | "authorization" | "proxyauthorization");
-    let end = if let Some(end) = closing_quote(&rest[..rest.len() - value.len()], value) {
-        end
-    } else if whole_line {
-        value.find(['\n', '"', '\'']).unwrap_or(value.len())
-    } else {
-        value
-            .find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '&' | ',' | ';' | ')' | '}' | '\\'))
-            .unwrap_or(value.len())
+    let end = match Quote::opened_by(lead) {
+        Some(quote) => match quote.end_in(value) {
+            Some(end) => end,
+            // The end of a quotation: `set "password=" in the file`.
+            None if value.starts_with(' ') => 0,
+            None => value.find('\n').unwrap_or(value.len()),
+        },
+        None if whole_line => whole_line_end(value),
+        None => bare_end(value),
     };
     let secret = &value[..end];
     let quoted = after.len() > gap.len() || gap[1..].trim_start().starts_with(['"', '\'']);
@@ -143,16 +145,22 @@ fn named(rest: &str) -> Option<(String, &str)> {
     if secret.is_empty() || secret == REDACTED || plain_word && !whole_line || secret.bytes().all(|b| b == b'*') {
         return None;
     }
+    if !is_secret_name(name) && (secret.len() < TOKEN_BYTES_MIN || !looks_random(secret)) {
+        return None;
+    }
     // A count is no secret: `token: 4096`.
-    if folded == "token" && secret.len() < 8 && secret.bytes().all(|b| b.is_ascii_digit()) {
+    if folded == "token" && secret.len() < TOKEN_BYTES_MIN && secret.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }
     Some((format!("{lead}{REDACTED}"), &value[end..]))
 }
 
+/// A shorter word or number behind a name that ends in `token` is none.
+const TOKEN_BYTES_MIN: usize = 8;
+
 /// `--password hunter`, and as a list of arguments is printed: `'--password', 'hunter'`.
-fn flag(rest: &str, before: Option<char>) -> Option<(String, &str)> {
-    if !rest.starts_with('-') || before.is_some_and(|c| !(c.is_whitespace() || "\"'`([=".contains(c))) {
+fn flag(rest: &str) -> Option<(String, &str)> {
+    if !rest.starts_with('-') {
         return None;
     }
     let name_len = rest.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))).unwrap_or(rest.len());
@@ -164,7 +172,8 @@ fn flag(rest: &str, before: Option<char>) -> Option<(String, &str)> {
     }
     let value = value.strip_prefix(['"', '\'']).unwrap_or(value);
     let lead = &rest[..rest.len() - value.len()];
-    let end = closing_quote(lead, value)
+    let end = Quote::opened_by(lead)
+        .and_then(|quote| quote.end_in(value))
         .or_else(|| value.find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`')))
         .unwrap_or(value.len());
     let secret = &value[..end];
@@ -185,19 +194,69 @@ fn quoted(rest: &str) -> Option<(String, &str)> {
         return None;
     }
     let lead = &rest[..rest.len() - value.len()];
-    let end = closing_quote(lead, value)?;
+    let end = Quote::opened_by(lead)?.end_in(value)?;
     (end > 0 && &value[..end] != REDACTED).then(|| (format!("{lead}{REDACTED}"), &value[end..]))
 }
 
-/// Returns where the value ends that was opened by a quote at the end of `lead`, if it was.
-fn closing_quote(lead: &str, value: &str) -> Option<usize> {
-    let quote = lead.chars().next_back().filter(|c| matches!(c, '"' | '\''))?;
-    // Two quotes are an empty value, and what follows them is none.
-    if lead[..lead.len() - 1].trim_end_matches('\\').ends_with(quote) {
-        return None;
+/// A quote that opened a value.
+#[derive(Clone, Copy)]
+struct Quote {
+    sign: char,
+    /// How many backslashes stand before it: 1 in JSON that is itself a string of JSON.
+    escapes: usize,
+}
+
+impl Quote {
+    /// Returns the quote at the end of `lead`.
+    fn opened_by(lead: &str) -> Option<Self> {
+        let sign = lead.chars().next_back().filter(|c| matches!(c, '"' | '\''))?;
+        let (_, escapes) = unescaped(&lead[..lead.len() - 1]);
+        Some(Self { sign, escapes })
     }
-    let end = value.find(quote)?;
-    Some(value[..end].trim_end_matches('\\').len())
+
+    /// Returns where the value ends that it opened. A quote that is escaped inside the value is a part of it.
+    fn end_in(self, value: &str) -> Option<usize> {
+        value.match_indices(self.sign).find_map(|(at, _)| {
+            let (_, escapes) = unescaped(&value[..at]);
+            let closes = if self.escapes == 0 { escapes % 2 == 0 } else { escapes <= self.escapes };
+            closes.then_some(at - escapes.min(self.escapes))
+        })
+    }
+}
+
+/// Returns `text` without the backslashes at its end, and how many these are.
+fn unescaped(text: &str) -> (&str, usize) {
+    let before = text.trim_end_matches('\\');
+    (before, text.len() - before.len())
+}
+
+/// Returns where a value without quotes around it ends. A backslash ends it only as the beginning of an escape.
+fn bare_end(value: &str) -> usize {
+    let ends = |(at, c): &(usize, char)| match c {
+        '"' | '\'' | '&' | ',' | ';' | ')' | '}' => true,
+        '\\' => value[at + 1..].starts_with(['"', '\'', '\\', 'n', 'r', 't']),
+        c => c.is_whitespace(),
+    };
+    value.char_indices().find(ends).map_or(value.len(), |(at, _)| at)
+}
+
+/// Returns where a header ends whose whole value is a secret: with its line, or at a quote that stands around the
+/// header. The quotes of `Digest username="x", response="y"` are parts of it.
+fn whole_line_end(value: &str) -> usize {
+    let line = &value[..value.find('\n').unwrap_or(value.len())];
+    let mut from = 0;
+    while let Some(at) = line[from..].find(['"', '\'']).map(|at| from + at) {
+        if !unescaped(&line[..at]).0.ends_with('=') {
+            return at;
+        }
+        // A pair that is cut off goes on to the end; `Basic dXNlcg==", "next` only looks like one.
+        let Some(pair) = line[at + 1..].find(&line[at..=at]) else { break };
+        from = at + 1 + pair + 1;
+        if line[from..].starts_with(char::is_alphanumeric) {
+            return at;
+        }
+    }
+    line.len()
 }
 
 /// Returns whether a value is a word of a sentence about secrets.
@@ -224,17 +283,20 @@ fn scheme(rest: &str) -> Option<(String, &str)> {
 /// mistake costs a question, one that is written down by mistake costs a key.
 #[must_use]
 pub fn is_secret_field(name: &str) -> bool {
+    is_secret_name(name) || names_a_token(name) || FIELD_ENDS.iter().any(|end| letters(name).ends_with(end))
+}
+
+/// Returns whether a name is that of some token: of one that opens a door, or of a mere mark that was given a name of
+/// the same form. The value tells.
+fn names_a_token(name: &str) -> bool {
     let folded = letters(name);
-    let ends_as = |ends: &[&str]| ends.iter().any(|end| folded.ends_with(end));
-    is_secret_name(name) || ends_as(FIELD_ENDS) && !ends_as(PLAIN_FIELD_ENDS)
+    folded.ends_with("token") && !PLAIN_ENDS.iter().any(|end| folded.ends_with(end))
 }
 
 fn is_secret_name(name: &str) -> bool {
     let folded = letters(name);
     NAMES.contains(&folded.as_str())
-        || ["apikey", "secret", "password", "accesstoken", "authtoken", "apitoken", "secretkey", "privatekey"]
-            .iter()
-            .any(|end| folded.len() > end.len() && folded.ends_with(end))
+        || ENDS.iter().any(|end| folded.ends_with(end))
         || name.contains('_')
             && name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
             && (name.ends_with("_TOKEN") || name.ends_with("_KEY") || name.ends_with("_PAT"))
@@ -293,15 +355,57 @@ mod tests {
     #[test_case("mysql --password hunter -u root", "mysql --password [redacted] -u root")]
     #[test_case("ran: x --token abc --api-key 'a b' y", "ran: x --token [redacted] --api-key '[redacted]' y")]
     #[test_case("['--password', 'hunter', '-v']", "['--password', '[redacted]', '-v']")]
-    #[test_case("DB_PASS=hunter MYPASS=x", "DB_PASS=[redacted] MYPASS=[redacted]")]
+    #[test_case("DB_PASS=hunter MYPASS=x APP_2_PASS=y", "DB_PASS=[redacted] MYPASS=[redacted] APP_2_PASS=[redacted]")]
     #[test_case("export STRIPE_SECRET=abc", "export STRIPE_SECRET=[redacted]")]
     #[test_case("WEBHOOK_SECRET='abc def' x", "WEBHOOK_SECRET='[redacted]' x")]
     #[test_case("bad passphrase \"correct horse battery\" given", "bad passphrase \"[redacted]\" given")]
     #[test_case("passphrase: \"correct horse\", x", "passphrase: \"[redacted]\", x")]
     #[test_case("x-api-key: XAPIKEYSECRET", "x-api-key: [redacted]")]
     #[test_case("> X-Auth-Token: letters", "> X-Auth-Token: [redacted]")]
+    #[test_case("Authorization: Token token=\"hunter\"", "Authorization: [redacted]")]
+    #[test_case(
+        "Authorization: Digest username=\"Mufasa\", uri=\"/a\", response=\"6629fae4\"\nHost: x",
+        "Authorization: [redacted]\nHost: x"
+    )]
+    #[test_case("Set-Cookie: sid=\"hunter\"; Path=/", "Set-Cookie: [redacted]")]
+    #[test_case(
+        "curl -H \"Cookie: a=b; c=d\" -H 'Authorization: Token token=\"x\"' https://h",
+        "curl -H \"Cookie: [redacted]\" -H 'Authorization: [redacted]' https://h"
+    )]
+    #[test_case("{\"password\":\"a\\\"b\",\"x\":1}", "{\"password\":\"[redacted]\",\"x\":1}"; "an escaped quote is part of the value")]
+    #[test_case("{\\\"password\\\":\\\"a\\\\\\\"b\\\",\\\"x\\\":1}", "{\\\"password\\\":\\\"[redacted]\\\",\\\"x\\\":1}"; "the same one level deeper")]
+    #[test_case(
+        "{\"authorization\":\"Digest username=\\\"Mufasa\\\", response=\\\"6629fae4\\\"\",\"x\":1}",
+        "{\"authorization\":\"[redacted]\",\"x\":1}"
+    )]
+    #[test_case("{\"password\":\"ends in \\\\\",\"x\":1}", "{\"password\":\"[redacted]\",\"x\":1}"; "an escaped backslash escapes no quote")]
+    #[test_case("password=ab\\cd9 x", "password=[redacted] x")]
+    #[test_case("'password=ab9\\n'", "'password=[redacted]\\n'")]
+    #[test_case("password: \"correct horse\nnext", "password: \"[redacted]\nnext"; "the closing quote was cut off")]
+    #[test_case("Authorization: Basic dXNlcjpwYXNzd28=\", \"next\": 1", "Authorization: [redacted]\", \"next\": 1")]
+    #[test_case("Cookie: a=\"b\nnext: \"c\"", "Cookie: [redacted]\nnext: \"c\""; "half a pair of quotes")]
+    #[test_case("https://0123456789abcdef0123456789abcdef01234567@host/x", "https://[redacted]@host/x")]
+    #[test_case("sk-abcDEFghiJKLmnoPQR", "[redacted]"; "letters of both cases")]
+    #[test_case("key provided: sk-************abcd", "key provided: [redacted]"; "a part of it is masked")]
+    #[test_case("\"password\": hunter, x", "\"password\": [redacted], x"; "a quoted name is no sentence")]
+    #[test_case("token: abcdefghijklmnopqrst", "token: [redacted]"; "too long for a word")]
+    #[test_case("password=' a b' x", "password='[redacted]' x"; "blanks within the quotes")]
+    #[test_case("token: 12345678 pwd=1234", "token: [redacted] pwd=[redacted]")]
+    #[test_case(
+        "slackBotToken=12345:abcDEF PRIVATE-TOKEN: abcDEFgh",
+        "slackBotToken=[redacted] PRIVATE-TOKEN: [redacted]"
+    )]
+    #[test_case(
+        "CI_TOKEN=hunter DEPLOY_KEY=hunter GH_PAT=hunter",
+        "CI_TOKEN=[redacted] DEPLOY_KEY=[redacted] GH_PAT=[redacted]"
+    )]
+    #[test_case(
+        "Endpoint=sb://h/;SharedAccessKeyName=Root;SharedAccessKey=hunter=",
+        "Endpoint=sb://h/;SharedAccessKeyName=Root;SharedAccessKey=[redacted]"
+    )]
     fn secrets_are_taken_out(text: &str, clean: &str) {
         assert_eq!(redact(text), clean);
+        assert_eq!(redact(clean), clean, "taken out once is taken out");
     }
 
     #[test_case("Rate limit reached on tokens per min (TPM): Limit 200000, Used 158833")]
@@ -309,6 +413,9 @@ mod tests {
     #[test_case("auth: failed for https://api.example.com/v1?page=2")]
     #[test_case("The security token included in the request is invalid.")]
     #[test_case("Error: sk-ip this step")]
+    #[test_case("Error: sk-skip-this-step-please")]
+    #[test_case("ssh://git@host/x ssh://a-user-of-twenty-xxx@host/x")]
+    #[test_case("TestCOMPASS=1 MyPASS=1 PASS=1")]
     #[test_case("You've hit your session limit · resets 3pm (Europe/Berlin)")]
     #[test_case("token: expired")]
     #[test_case("user@example.com")]
@@ -317,6 +424,16 @@ mod tests {
     #[test_case("usage: x [--token TOKEN] [--password <PASSWORD>] --api-key $KEY")]
     #[test_case("--token: unexpected argument '--token' found")]
     #[test_case("password: incorrect")]
+    #[test_case("token: abcdefghijklmnopqrs"; "as long as a word may be")]
+    #[test_case("password=")]
+    #[test_case("?token=&page=1 password='' token=1234567")]
+    #[test_case("password=******** token=***")]
+    #[test_case("nextToken=abcDEF123456 eosToken=1516457 padToken=paddingpadding")]
+    #[test_case("set \"password=\" in the file")]
+    #[test_case("a_KEY=value9 lower_case_name=value9 UPPER=value9 UPPER_CASE=value9")]
+    #[test_case("the path secret://prod/db1 is none")]
+    #[test_case("http://host:80 was asked by me@example.com")]
+    #[test_case("Basic authentication of Bearer tokens2 failed")]
     #[test_case("x-api-key: missing")]
     #[test_case("{\"auth\": \"\", \"region\": \"eu\"} --password '' x")]
     #[test_case("{\\\"auth\\\": \\\"\\\", \\\"region\\\": \\\"eu\\\"}")]
@@ -361,6 +478,9 @@ mod tests {
         let long = line(&format!("a\nb {}", "x".repeat(9000)));
         assert!(long.starts_with("a b x") && long.ends_with('…'));
         assert_eq!(long.chars().count(), 240);
+        // What the line is short of is read on for: blanks and secrets take no room.
+        let secret = format!("token{}eyJ{} end", " ".repeat(300), "aB3".repeat(200));
+        assert_eq!(line(&secret), "token [redacted] end");
         // A secret at the cut is gone as a whole.
         assert!(!line(&format!("{} sk-proj-4f9aKx01MxYA0123456789", "y".repeat(230))).contains("4f9a"));
     }
@@ -372,6 +492,10 @@ mod tests {
     #[test_case(&["FOO_TOKEN=1", "x"], Some(0); "assignment")]
     #[test_case(&["-p", "say hello", "--model", "x"], None; "prompt")]
     #[test_case(&["--token", "@file"], None; "reference")]
+    #[test_case(&["--token", "-v"], None; "another flag")]
+    #[test_case(&["--token", "-", "--token", "", "--token", "~/token", "--token"], None; "no value on the line")]
+    #[test_case(&["token", "abc"], None; "a word is no flag")]
+    #[test_case(&["--token=$TOKEN", "abc"], Some(0); "a flag with its value announces none")]
     #[test_case(&["--token-limit", "5"], None; "other flag")]
     fn the_argument_that_carries_a_secret_is_named(args: &[&str], index: Option<usize>) {
         assert_eq!(secret_in_args(args.iter().copied()).map(|s| s.index), index);

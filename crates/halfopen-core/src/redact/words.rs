@@ -117,24 +117,18 @@ pub(super) const NAMES: &[&str] = &[
     "xamzcredential",
 ];
 
-/// Ends of the names of fields and parameters whose value is a secret, folded to letters.
-pub(super) const FIELD_ENDS: &[&str] = &[
-    "token",
+/// Ends of such names, folded to letters.
+pub(super) const ENDS: &[&str] = &[
+    "apikey",
     "secret",
     "password",
     "passwd",
-    "signature",
-    "session",
-    "sessionid",
-    "auth",
-    "authentication",
-    "authorization",
-    "cookie",
-    "cookie2",
-    "credential",
-    "apikey",
-    "accesskey",
+    "accesstoken",
+    "authtoken",
+    "apitoken",
     "secretkey",
+    "privatekey",
+    "accesskey",
     "accountkey",
     "masterkey",
     "authkey",
@@ -144,8 +138,21 @@ pub(super) const FIELD_ENDS: &[&str] = &[
     "functionskey",
 ];
 
-/// Ends of names that end like those and carry none: places in a list, and keys that only tell calls apart.
-pub(super) const PLAIN_FIELD_ENDS: &[&str] =
+/// Further ends of the names of fields and parameters whose value is a secret, folded to letters.
+pub(super) const FIELD_ENDS: &[&str] = &[
+    "signature",
+    "session",
+    "sessionid",
+    "auth",
+    "authentication",
+    "authorization",
+    "cookie",
+    "cookie2",
+    "credential",
+];
+
+/// Ends of names that end like those of tokens and carry none: places in a list, and keys that only tell calls apart.
+pub(super) const PLAIN_ENDS: &[&str] =
     &["pagetoken", "nexttoken", "continuationtoken", "synctoken", "requesttoken", "clienttoken", "idempotencytoken"];
 
 /// Names whose value is a secret even without a separator, if it is quoted. `token "<"` is what parsers say.
