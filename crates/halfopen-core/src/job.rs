@@ -390,10 +390,10 @@ impl Job {
     /// Accepts a job.
     #[must_use]
     pub fn accept(terms: Terms, entrance: Entrance, now: Timestamp) -> (Self, Entry) {
-        let (stage, reason) = match entrance {
-            Entrance::Queue => (Stage::Queued { not_before: None, behind: false }, None),
-            Entrance::QueueBehind => (Stage::Queued { not_before: None, behind: true }, None),
-            Entrance::Review(reason) => (Stage::ManualReview { at: now, reason }, Some(reason)),
+        let stage = match entrance {
+            Entrance::Queue => Stage::Queued { not_before: None, behind: false },
+            Entrance::QueueBehind => Stage::Queued { not_before: None, behind: true },
+            Entrance::Review(reason) => Stage::ManualReview { at: now, reason },
         };
         let job = Self {
             expires: Deadline::after(now, terms.ttl),
@@ -410,7 +410,7 @@ impl Job {
             failed_probes: 0,
             last: None,
         };
-        let entry = Entry { reason, ..job.entry(What::Accepted, None, now) };
+        let entry = job.entry(What::Accepted, None, now);
         (job, entry)
     }
 

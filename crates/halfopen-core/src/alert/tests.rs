@@ -173,6 +173,33 @@ fn an_event_names_its_incident(event: &str, name: Option<&str>) {
     assert_eq!(incident_name(&channel), expected);
 }
 
+/// docs/alerts.md gives these to those who are woken by them.
+#[test]
+fn the_spans_of_an_incident_are_what_the_docs_say() {
+    assert_eq!((FOLD, REMIND_FIRST, REMIND_RETURNED), (10 * MINUTE, 15 * MINUTE, 5 * MINUTE));
+    assert_eq!((REMIND_MAX, SUM_EVERY, DELIVER_FOR), (24 * 60 * MINUTE, 60 * MINUTE, 24 * 60 * MINUTE));
+}
+
+/// An event is dated with the instant at which it was due; the owner is told, and the incident begins, when it is seen.
+#[test]
+fn an_incident_begins_when_its_event_is_seen_and_repeats_its_facts() {
+    let mut story = Story::new();
+    let record = story.record("tripped", "closed", "open", "failures");
+    story.now = story.now + MINUTE;
+    story.happens(&record);
+    let alert = story.told[0].clone();
+    assert_eq!((alert.event.at_ms, alert.began_at_ms), (NOON_MS, NOON_MS + 60_000));
+    // A later event that tells nothing leaves the last alert what it was, and takes no evidence away from it.
+    let mut incident = story.incident.take().expect("it lasts");
+    let evidence =
+        EvidenceRecord { class: "timeout".to_owned(), rule: "test/rule".to_owned(), excerpt: "too late".to_owned() };
+    incident.last.evidence = Some(evidence.clone());
+    story.incident = Some(incident);
+    assert_eq!(story.trips(), NOTHING);
+    let last = story.incident.expect("it lasts").last;
+    assert_eq!((last.kind.as_str(), last.evidence), (Kind::Opened.as_str(), Some(evidence)));
+}
+
 #[test]
 fn no_wake_of_an_incident_lies_further_ahead_than_a_day() {
     assert_eq!(wake_ms_max(), 86_400_000);

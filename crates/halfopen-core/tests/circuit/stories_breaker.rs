@@ -269,6 +269,55 @@ fn a_probe_that_outlives_its_timeout_has_failed() {
     assert_eq!(world.state(), State::Closed);
 }
 
+/// A policy without a timeout leaves the end to the surface; behind it stands a day.
+#[test]
+fn without_a_timeout_an_attempt_counts_for_a_day() {
+    let mut world = World::with(|policy| policy.circuit.probe_lease = secs(3600));
+    let day = secs(24 * 3600);
+    let regular = world.admit();
+    assert_eq!(regular.expires_at, world.now + day);
+    world.trip();
+    world.cool_down();
+    let probe = world.admit();
+    for _ in 0..49 {
+        world.wait(secs(1800));
+        assert!(world.renew(&probe));
+    }
+    world.wait(crate::world::millis(1_799_999));
+    assert_eq!(world.state(), State::HalfOpen, "a day and one lease");
+    world.wait(crate::world::millis(1));
+    assert_eq!((world.state(), world.status().reason), (State::Open, Some("probe_stalled")));
+}
+
+/// Time alone ended these probes; the trip says how.
+#[test]
+fn a_trip_that_time_brings_names_the_end_of_its_probe() {
+    let probe_of_the_last_trip = |world: &World| {
+        world.seen.iter().rev().find_map(|event| match event.kind {
+            EventKind::Tripped { probe, .. } => Some(probe),
+            _ => None,
+        })
+    };
+    let mut stalled = World::with(|policy| {
+        policy.timeout = Some(secs(8));
+        policy.circuit.half_open_max_calls = n(1);
+    });
+    stalled.trip();
+    stalled.cool_down();
+    let mut lost = stalled.clone();
+    let probe = stalled.admit();
+    stalled.wait(secs(20));
+    assert!(stalled.renew(&probe));
+    stalled.wait(secs(18)).expire();
+    assert_eq!(probe_of_the_last_trip(&stalled), Some(Some(ProbeResult::Failure)));
+    for _ in 0..5 {
+        let _dead = lost.admit();
+        lost.wait(secs(30)).expire();
+    }
+    assert_eq!(lost.status().reason, Some("probes_inconclusive"));
+    assert_eq!(probe_of_the_last_trip(&lost), Some(Some(ProbeResult::Lost)));
+}
+
 /// S029, S054: the end of the cooldown is a stored instant; reading it moves nothing.
 #[test]
 fn asking_does_not_move_the_end_of_a_cooldown() {

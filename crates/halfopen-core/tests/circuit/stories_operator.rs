@@ -33,6 +33,7 @@ fn the_end_of_a_closed_hold_voids_no_slot() {
     let slot = world.ask(Ask::Waited(None)).unwrap_err().slot.unwrap();
     world.hold(State::Closed, None);
     world.release(false);
+    assert!(world.ask(Ask::Job).is_err(), "no start has become free");
     world.wait_until(slot.at);
     let _ = world.ask(Ask::Waited(Some(slot))).expect("its slot has come");
 }

@@ -3,16 +3,15 @@
 use std::time::Duration;
 
 use halfopen_core::job::{
-    CommandRequest, Entrance, HttpRequest, Job, JobKind, JobRequest, JobResult, JobState, Reason, Step, TTL_UNSTATED,
-    UnknownJobKind, ttl,
+    Admitted, CommandRequest, Entrance, Entry, HttpRequest, Job, JobKind, JobRequest, JobResult, JobState, KEY_LIVES,
+    Reason, ReleaseCause, STDERR_BYTES_MAX, Safety, Sent, Step, UnknownJobKind, What, ttl,
 };
-use halfopen_core::outcome::Exit;
+use halfopen_core::outcome::{Exit, Reached};
 use halfopen_core::policy::{Policy, Surface};
 use halfopen_core::verdict::{Class, Verdict};
 use test_case::test_case;
 
-use super::steps::{NOON, by, queued, secs, step, terms};
-use halfopen_core::job::Safety;
+use super::steps::{NOON, by, claimed, finish, queued, requeue, secs, sending, step, terms};
 
 #[test]
 fn what_may_still_become_something_is_open() {
@@ -34,7 +33,8 @@ fn words_are_shown_in_any_width_and_read_back() {
 #[test]
 fn a_call_is_worth_doing_as_long_as_the_policy_says_or_a_day() {
     let mut policy = Policy::built_in("ocr", Surface::Serve);
-    assert_eq!(ttl(&policy), TTL_UNSTATED);
+    let day = secs(86_400);
+    assert_eq!((ttl(&policy), KEY_LIVES), (day, day));
     policy.on_open.queue_ttl = Some(secs(1800));
     assert_eq!(ttl(&policy), secs(1800));
 }
@@ -61,6 +61,72 @@ fn an_ended_job_is_kept_for_its_time_and_one_that_is_open_for_ever() {
     let (review, _) = Job::accept(terms(Safety::Unsafe), Entrance::Review(Reason::Policy), NOON);
     assert!(!review.is_prunable(NOON + kept * 1000));
     assert_eq!(review.next_wake(), None);
+}
+
+/// The history of a job answers who did what, why, under which lease, and when it is tried again.
+#[test]
+fn every_entry_says_who_did_what_and_why() {
+    let plain = |what, from, to| Entry {
+        at: NOON,
+        what,
+        from: Some(from),
+        to,
+        reason: None,
+        grant: None,
+        worker: None,
+        charged: false,
+        class: None,
+        note: None,
+        retry_at: None,
+        by: None,
+    };
+    let leased = |what, from, to| Entry { grant: Some(1), worker: Some("w".to_owned()), ..plain(what, from, to) };
+    let (queue, run, review) = (JobState::Queued, JobState::Running, JobState::ManualReview);
+
+    let (mut job, entry) = Job::accept(terms(Safety::Idempotent), Entrance::Queue, NOON);
+    assert_eq!(entry, Entry { from: None, ..plain(What::Accepted, queue, queue) });
+    let (_, entry) = Job::accept(terms(Safety::Unsafe), Entrance::Review(Reason::Policy), NOON);
+    assert_eq!(entry, Entry { from: None, reason: Some(Reason::Policy), ..plain(What::Accepted, queue, review) });
+    let entry = step(&mut job, Step::Claim { worker: "w", grant: 1 }, NOON).unwrap().unwrap();
+    assert_eq!(entry, leased(What::Claimed, queue, run));
+    let entry = step(&mut job, Step::NoteSending { grant: 1 }, NOON).unwrap().unwrap();
+    assert_eq!(entry, leased(What::Sending, run, run));
+
+    let failed = Verdict::plain(Class::ServerError, "test/rule", Reached::Answered);
+    let mut lost = job.clone();
+    let judged = Entry {
+        class: Some(Class::ServerError),
+        note: Some("test/rule".to_owned()),
+        ..leased(What::Returned, run, queue)
+    };
+    let again = Some(NOON + secs(5));
+    assert_eq!(
+        finish(&mut job, &failed, Admitted::Regularly),
+        Entry { reason: Some(Reason::Healing), charged: true, retry_at: again, ..judged.clone() }
+    );
+    let late = Entry { what: What::Late, from: Some(queue), ..judged };
+    assert_eq!(job.late(1, "w", &failed, NOON), late);
+
+    let over = lost.next_wake().unwrap();
+    let entry = step(&mut lost, Step::PassTime, over).unwrap().unwrap();
+    let died =
+        Entry { at: over, reason: Some(Reason::WorkerDied), charged: true, ..leased(What::Returned, run, queue) };
+    assert_eq!(entry, Entry { retry_at: Some(over + secs(5)), ..died });
+
+    let mut stopped = claimed(Safety::Unsafe, 1);
+    let release = Step::Release { grant: 1, cause: ReleaseCause::Shutdown { sent: Sent::Nothing } };
+    let entry = step(&mut stopped, release, NOON).unwrap().unwrap();
+    assert_eq!(entry, Entry { reason: Some(Reason::Shutdown), ..leased(What::Returned, run, queue) });
+
+    let (mut held, _) = Job::accept(terms(Safety::Unsafe), Entrance::Review(Reason::Policy), NOON);
+    let entry = step(&mut held, requeue(false), NOON).unwrap().unwrap();
+    let by_hand = Entry { reason: Some(Reason::Operator), by: Some(by()), ..plain(What::Requeued, review, queue) };
+    assert_eq!(entry, by_hand);
+}
+
+#[test]
+fn the_end_of_standard_error_that_is_kept_has_64_kib() {
+    assert_eq!(STDERR_BYTES_MAX, 65_536);
 }
 
 fn bytes(count: usize) -> Vec<u8> {
@@ -130,10 +196,10 @@ fn an_operators_words_are_cut_between_letters(bound: usize, kept: &str) {
 
 #[test]
 fn the_last_verdict_is_kept_cut_to_a_line() {
-    let mut job = super::steps::sending(Safety::Idempotent);
-    let mut verdict = Verdict::plain(Class::ServerError, "test/rule", halfopen_core::outcome::Reached::Answered);
+    let mut job = sending(Safety::Idempotent);
+    let mut verdict = Verdict::plain(Class::ServerError, "test/rule", Reached::Answered);
     verdict.evidence.excerpt = "é".repeat(300);
-    super::steps::finish(&mut job, &verdict, halfopen_core::job::Admitted::Regularly);
+    finish(&mut job, &verdict, Admitted::Regularly);
     let last = job.last().unwrap();
     assert_eq!((last.at, last.rule.as_str()), (NOON, "test/rule"));
     assert_eq!(last.excerpt, "é".repeat(240));

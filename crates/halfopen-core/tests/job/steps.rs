@@ -55,7 +55,7 @@ pub(crate) fn step(job: &mut Job, step: Step<'_>, now: Timestamp) -> Result<Opti
     job.step(&policy(), step, now, Chance::from_seed(1))
 }
 
-fn claimed(safety: Safety, grant: u64) -> Job {
+pub(crate) fn claimed(safety: Safety, grant: u64) -> Job {
     let mut job = queued(safety);
     step(&mut job, Step::Claim { worker: "w", grant }, NOON).unwrap();
     job
@@ -85,7 +85,7 @@ pub(crate) fn by() -> By {
     By { who: "ann".to_owned(), reason: "asked the vendor".to_owned() }
 }
 
-fn requeue(may_have_run: bool) -> Step<'static> {
+pub(crate) fn requeue(may_have_run: bool) -> Step<'static> {
     Step::Requeue { ttl: None, may_have_run, behind: false, by: by() }
 }
 
