@@ -82,6 +82,9 @@ const BODIES: &[(&str, Option<u128>)] = &[
         r#"{"responses":[{"status":429,"headers":{"Retry-After":"10"}},{"status":429,"headers":{"Retry-After":["25"]}}]}"#,
         Some(25_000),
     ),
+    (r#"{"responses":[{"status":429,"headers":{"Retry-After":10}}]}"#, Some(10_000)),
+    (r#"{"retry_after":[30]}"#, Some(30_000)),
+    (r#"{"retry_after":[30,60]}"#, None),
     (r#"{"error":{"message":"{\"error\":{\"retry_after\":9}}"}}"#, Some(9_000)),
     (r#"{"message":"429 {\"error\":{\"retryDelay\":\"4s\"}} upstream"}"#, Some(4_000)),
     (r#"{"rate_limit":{"limit":100,"remaining":0,"reset":1772452845}}"#, Some(45_000)),
@@ -153,6 +156,12 @@ fn a_window_of_one_model_covers_only_that_model() {
     let opus = r#"{"rate_limit_info":{"status":"rejected","resetsAt":1772712000,"rateLimitType":"seven_day_opus"}}"#;
     let hint = said(Class::UsageLimit, &[opus], &pack).expect("a hint");
     assert_eq!((hint.source, hint.scope), (HintSource::Body, Scope::Part("model".to_owned())));
+    // A longer window of all models beats it and covers everything.
+    let all = r#"{"rate_limit_info":{"status":"rejected","resetsAt":1772799999,"rateLimitType":"seven_day"}}"#;
+    let hint = said(Class::UsageLimit, &[opus, all], &pack).expect("a hint");
+    assert_eq!((hint.wait.as_secs(), hint.scope), (347_199, Scope::Whole));
+    let hint = said(Class::UsageLimit, &[all, opus], &pack).expect("a hint");
+    assert_eq!((hint.wait.as_secs(), hint.scope), (347_199, Scope::Whole));
     let gemini = r#"{"error":{"details":[{"violations":[{"quotaId":"TokensPerModelPerMinute","quotaDimensions":{"model":"gemini-2.5-flash"}}]},{"retryDelay":"26s"}]}}"#;
     let hint = said(Class::RateLimited, &[gemini], &pack).expect("a hint");
     assert_eq!(hint.scope, Scope::Part("model".to_owned()));
@@ -183,6 +192,47 @@ fn a_pack_names_units_defaults_floors_and_what_to_ignore() {
     assert_eq!(hint.wait.as_secs(), 3600);
     let lost = PackHints { zone: Some("Mars/Phobos".into()), ..PackHints::default() };
     assert_eq!(lost.unknown_zones(), ["Mars/Phobos"]);
+}
+
+#[test]
+fn a_quota_is_not_refilled_within_minutes() {
+    let pack = PackHints::default();
+    let wait = |body| said(Class::QuotaExhausted, &[body], &pack).map(|hint| hint.wait.as_secs());
+    assert_eq!(wait(r#"{"retry_after":599}"#), None);
+    assert_eq!(wait(r#"{"retry_after":600}"#), Some(600));
+}
+
+/// What a program prints may be anything, so a failure that no rule knows is waited for only as a service says.
+#[test]
+fn an_unknown_failure_has_a_hint_only_where_a_service_states_it() {
+    let pack = PackHints::default();
+    let json = [serde_json::json!({"retry_after": 7})];
+    let wait = |headers: &[(&str, &str)], json: &[serde_json::Value], texts: &[&str], kind| {
+        let input = HintInput { class: Class::UnknownFailure, headers, json, texts, kind, pack: &pack };
+        read(&input, &noon()).map(|hint| hint.wait.as_secs())
+    };
+    assert_eq!(wait(&[("retry-after", "7")], &[], &[], Surroundings::Http), Some(7));
+    assert_eq!(wait(&[], &json, &[], Surroundings::Http), Some(7));
+    assert_eq!(wait(&[], &[], &["Please retry after 7 seconds."], Surroundings::Http), None);
+    assert_eq!(wait(&[("retry-after", "7")], &json, &["Retry after 7 s."], Surroundings::Command), None);
+}
+
+/// A machine whose clock is beyond the calendar still reads spans, and instants as passed or as too far to believe.
+#[test]
+fn a_clock_beyond_the_calendar_is_at_its_end() {
+    let wait = |wall_ms, value| {
+        let pack = PackHints::default();
+        let at = ReadAt { wall_ms, ..noon() };
+        let headers = [("retry-after", value)];
+        let kind = Surroundings::Http;
+        let input =
+            HintInput { class: Class::RateLimited, headers: &headers, json: &[], texts: &[], kind, pack: &pack };
+        read(&input, &at).map(|hint| hint.wait.as_secs())
+    };
+    let instant = "Mon, 02 Mar 2026 12:00:00 GMT";
+    assert_eq!((wait(i64::MAX, "30"), wait(i64::MAX, instant)), (Some(30), Some(0)));
+    assert_eq!(wait(i64::MIN, "30"), Some(30));
+    assert_eq!(wait(i64::MIN, instant), Some(379_477_476_001));
 }
 
 #[test]

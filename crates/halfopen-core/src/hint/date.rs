@@ -173,7 +173,7 @@ fn month_first(tokens: &[Token<'_>], at: usize) -> Option<(Day, usize)> {
 fn day_first(tokens: &[Token<'_>], at: usize) -> Option<(Day, usize)> {
     let figure = tokens.get(at)?.whole(2)?;
     let mut next = past_ordinal(tokens, at + 1);
-    let dashed = tokens.get(next).is_some_and(|t| t.is("-") && !t.spaced);
+    let dashed = tokens.get(next).is_some_and(|t| t.is("-"));
     while tokens.get(next).is_some_and(|t| matches!(t.text, "de" | "of" | "." | "-")) {
         next += 1;
     }
@@ -204,14 +204,13 @@ fn slashed(tokens: &[Token<'_>], at: usize) -> Option<(Day, usize)> {
         Some((a.parse::<u32>().ok()?, b.parse::<u32>().ok()?))
     };
     // `25.03` is cut as one number; the year follows its second point.
-    let (a, b, joint, next) =
-        match tokens.get(at).filter(|t| t.kind == Kind::Number && t.text.len() <= 5).and_then(dotted) {
-            Some((a, b)) => (a, b, ".", at + 1),
-            None => {
-                let joint = tokens.get(at + 1).filter(|t| t.is("/") && !t.spaced)?;
-                (tokens.get(at)?.whole(2)?, tokens.get(at + 2).filter(|t| !t.spaced)?.whole(2)?, joint.text, at + 3)
-            }
-        };
+    let (a, b, joint, next) = match tokens.get(at).and_then(dotted) {
+        Some((a, b)) => (a, b, ".", at + 1),
+        None => {
+            let joint = tokens.get(at + 1).filter(|t| t.is("/") && !t.spaced)?;
+            (tokens.get(at)?.whole(2)?, tokens.get(at + 2).filter(|t| !t.spaced)?.whole(2)?, joint.text, at + 3)
+        }
+    };
     if !tokens.get(next).is_some_and(|t| t.is(joint) && !t.spaced) {
         return None;
     }
@@ -275,6 +274,25 @@ mod tests {
     #[test_case("feb 29" => Some((None, 2, 29)))]
     #[test_case("3/4/2026 1:00:00 pm" => Some((Some(2026), 3, 4)))]
     #[test_case("3/4/2026" => None; "two days at once")]
+    #[test_case("oct. 31, 2026" => Some((Some(2026), 10, 31)))]
+    #[test_case("oct31" => Some((None, 10, 31)))]
+    #[test_case("10-mar 2026" => Some((Some(2026), 3, 10)))]
+    #[test_case("3jul2026" => Some((Some(2026), 7, 3)))]
+    #[test_case("oct 31,\n2026" => Some((Some(2026), 10, 31)))]
+    #[test_case("oct 31\n\n\n2026" => Some((None, 10, 31)); "a number further down is no year")]
+    #[test_case("mar 5 2030:15" => Some((None, 3, 5)); "a time is no year")]
+    #[test_case("mar 5 2030 :15" => Some((Some(2030), 3, 5)))]
+    #[test_case("apr 30" => Some((None, 4, 30)))]
+    #[test_case("apr 31" => None)]
+    #[test_case("2026:03:02" => None)]
+    #[test_case("2026-03/02" => None)]
+    #[test_case("2026 -03-02" => None)]
+    #[test_case("2026-03 -02" => None)]
+    #[test_case("25 /03/2026" => None)]
+    #[test_case("25/03 /2026" => None)]
+    #[test_case("25/03/ 2026" => None)]
+    #[test_case("12/5/2026" => None; "two days at once, the later first")]
+    #[test_case("5/12/2026" => None; "two days at once, the earlier first")]
     #[test_case("feb 30" => None)]
     #[test_case("2026-13-01" => None)]
     #[test_case("0000-01-01" => None)]

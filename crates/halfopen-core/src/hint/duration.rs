@@ -90,9 +90,6 @@ fn units(tokens: &[Token<'_>], at: usize) -> Option<(Duration, usize)> {
         {
             joint += 1;
         }
-        if joint > end && tokens.get(joint).is_none_or(|t| t.kind != Kind::Number) {
-            break;
-        }
         if one(tokens, joint).is_none_or(|(_, unit, _)| unit >= smallest) {
             break;
         }
@@ -110,7 +107,7 @@ fn one(tokens: &[Token<'_>], at: usize) -> Option<(u128, u128, usize)> {
     // `an hour`, `a day`: exact enough to be kept. `a minute` is a manner of speaking.
     if first.is("an") || first.is("a") {
         let length = unit(tokens.get(at + 1)?.word()?)?;
-        return (length >= HOUR && tokens[at + 1].text.len() > 2).then_some((length, length, at + 2));
+        return (length >= HOUR && tokens[at + 1].text.len() > 1).then_some((length, length, at + 2));
     }
     if first.is("half") {
         let hour = (at + 1..at + 3).find(|i| tokens.get(*i).is_some_and(|t| t.is("hour")))?;
@@ -250,6 +247,27 @@ mod tests {
     #[test_case("00:05:00" => Some(300_000))]
     #[test_case("1.02:03:04" => Some(93_784_000))]
     #[test_case("4:59" => Some(299_000))]
+    #[test_case("2500us" => Some(3))]
+    #[test_case("2500µs" => Some(3); "micro")]
+    #[test_case("1500000ns" => Some(2))]
+    #[test_case("30s.\n" => Some(30_000))]
+    #[test_case("2 days and an hour" => Some(176_400_000))]
+    #[test_case("1 hour and five minutes" => Some(3_900_000))]
+    #[test_case("5 minutes, 2 minutes" => None; "two spans")]
+    #[test_case("an hr" => Some(3_600_000))]
+    #[test_case("half hour" => Some(1_800_000))]
+    #[test_case("1 minute 10 second(s)" => Some(70_000))]
+    #[test_case("p2w" => Some(1_209_600_000))]
+    #[test_case("p" => None)]
+    #[test_case("pt" => None)]
+    #[test_case("a h" => None)]
+    #[test_case("half the hour" => None)]
+    #[test_case("1, 5 stunden" => None; "a list is no decimal comma")]
+    #[test_case("30s later" => None)]
+    #[test_case("4 :59" => None)]
+    #[test_case("4:5" => None)]
+    #[test_case("4:60" => None)]
+    #[test_case("1:60:00" => None)]
     #[test_case("a minute" => None)]
     #[test_case("a few minutes" => None)]
     #[test_case("5 regions" => None)]

@@ -39,8 +39,7 @@ impl<'t> Token<'t> {
 
     /// Returns a whole number of at most `digits` digits.
     pub(super) fn whole(&self, digits: usize) -> Option<u32> {
-        let plain = self.kind == Kind::Number && self.text.len() <= digits;
-        if plain && self.text.bytes().all(|b| b.is_ascii_digit()) { self.text.parse().ok() } else { None }
+        if self.text.len() <= digits { self.text.parse().ok() } else { None }
     }
 }
 

@@ -288,7 +288,8 @@ fn answered_at(headers: &Headers, at: &ReadAt, local: &Zoneless) -> jiff::Timest
 
 /// Returns the wall clock as an instant; a clock beyond the calendar is at its end.
 fn wall(ms: i64) -> jiff::Timestamp {
-    jiff::Timestamp::from_millisecond(ms).unwrap_or(if ms < 0 { jiff::Timestamp::MIN } else { jiff::Timestamp::MAX })
+    let (first, last) = (jiff::Timestamp::MIN, jiff::Timestamp::MAX);
+    jiff::Timestamp::from_millisecond(ms.clamp(first.as_millisecond(), last.as_millisecond())).unwrap_or(last)
 }
 
 /// Rounds up to whole milliseconds, so that a hint is never earlier than what was said.

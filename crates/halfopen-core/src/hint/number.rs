@@ -65,11 +65,11 @@ impl Decimal {
     /// Reads all of `text`: digits, at most one point, at most one exponent. No sign, no spaces.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (mantissa, exponent) = match text.find(['e', 'E']) {
-            Some(at) => (&text[..at], exponent(&text[at + 1..])?),
+            Some(at) => (&text[..at], text[at + 1..].parse::<i32>().ok()?),
             None => (text, 0),
         };
         let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-        if whole.is_empty() && fraction.is_empty() || whole.len() > 30 {
+        if whole.is_empty() && fraction.is_empty() {
             return None;
         }
         let mut digits: u128 = 0;
@@ -80,21 +80,19 @@ impl Decimal {
         let mut more = false;
         for (place, byte) in fraction.bytes().enumerate() {
             let value = digit(byte)?;
-            if place < 12 && digits < u128::MAX / 100 {
-                digits = digits.checked_mul(10)?.checked_add(value)?;
-                scale += 1;
-            } else {
-                more |= value != 0;
+            match digits.checked_mul(10).filter(|_| place < 12).and_then(|tenfold| tenfold.checked_add(value)) {
+                Some(finer) => (digits, scale) = (finer, scale + 1),
+                None => more |= value != 0,
             }
         }
         // Digits too fine to keep still round up.
         digits = digits.checked_add(u128::from(more))?;
-        scale -= exponent;
-        if scale < 0 {
-            let factor = 10_u128.checked_pow(u32::try_from(-scale).ok()?)?;
-            return Some(Self { digits: digits.checked_mul(factor)?, scale: 0 });
+        scale = scale.checked_sub(exponent)?;
+        if let Ok(scale) = u32::try_from(scale) {
+            return Some(Self { digits, scale });
         }
-        Some(Self { digits, scale: u32::try_from(scale).ok()? })
+        let factor = 10_u128.checked_pow(scale.unsigned_abs())?;
+        Some(Self { digits: digits.checked_mul(factor)?, scale: 0 })
     }
 
     pub(super) const fn from_whole(whole: u64) -> Self {
@@ -141,14 +139,6 @@ fn digit(byte: u8) -> Option<u128> {
     byte.is_ascii_digit().then(|| u128::from(byte - b'0'))
 }
 
-fn exponent(text: &str) -> Option<i32> {
-    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
-    if digits.is_empty() || digits.len() > 2 || !digits.bytes().all(|b| b.is_ascii_digit()) {
-        return None;
-    }
-    text.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,6 +159,18 @@ mod tests {
     #[test_case(".5", Unit::Seconds => Some(500))]
     #[test_case("1e3", Unit::Seconds => Some(1_000_000))]
     #[test_case("1.5e1", Unit::Seconds => Some(15_000))]
+    #[test_case("1.5e+1", Unit::Seconds => Some(15_000))]
+    #[test_case("15e-1", Unit::Seconds => Some(1_500))]
+    #[test_case("1e-99", Unit::Seconds => None)]
+    #[test_case("1e-2147483648", Unit::Seconds => None)]
+    #[test_case("1e2147483647", Unit::Seconds => None)]
+    #[test_case("1e+-1", Unit::Seconds => None)]
+    #[test_case("1e1x", Unit::Seconds => None)]
+    #[test_case("0.001000000000000000", Unit::Seconds => Some(1); "zeros too fine to keep say nothing")]
+    #[test_case("340282366920938463463374607431768211455.9", Unit::Seconds => None; "the largest that is kept, and more")]
+    #[test_case("2", Unit::Hours => Some(7_200_000))]
+    #[test_case("878400", Unit::Hours => Some(3_162_240_000_000); "a hundred years")]
+    #[test_case("878400.001", Unit::Hours => None; "more than a hundred years")]
     #[test_case("0.0000000000000001", Unit::Seconds => Some(1); "too fine to keep rounds up")]
     #[test_case("1234", Unit::Ms => Some(1_234))]
     #[test_case("5", Unit::Minutes => Some(300_000))]

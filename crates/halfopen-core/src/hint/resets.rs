@@ -436,6 +436,8 @@ mod tests {
     #[test_case(&[("ratelimit", "\"a\";r=5;t=900")] => None)]
     #[test_case(&[("ratelimit", "limit=10, remaining=0, reset=30")] => Some(30_000); "an earlier draft")]
     #[test_case(&[("ratelimit", "my policy;r=0;t=30")] => Some(30_000))]
+    #[test_case(&[("ratelimit", "\"a\";r=0;t=30.5")] => Some(30_500))]
+    #[test_case(&[("x-app-usage", "{\"call_count\":100,\"reset_time_duration\":90}")] => Some(90_000); "seconds")]
     #[test_case(&[("ratelimit-limit", "100;w=21600"), ("ratelimit-remaining", "0;w=21600")] => None)]
     #[test_case(&[("zendesk-ratelimit-tickets-index", "total=100; remaining=0; resets=41")] => Some(41_000))]
     #[test_case(&[("zendesk-ratelimit-tickets-index", "total=100; remaining=7; resets=41")] => None)]
@@ -489,6 +491,19 @@ mod tests {
         assert_eq!(testing::headers(&both).map(|h| h.wait.as_secs()), Some(600));
         let alone = [("retry-after", "600000")];
         assert_eq!(testing::headers(&alone).map(|h| h.wait.as_secs()), Some(600_000));
+
+        let wait = |said, other| {
+            let both = [("retry-after", said), ("x-ratelimit-reset-after", other), ("x-ratelimit-remaining", "0")];
+            testing::headers(&both).map(|hint| hint.wait.as_millis())
+        };
+        assert_eq!(wait("600000", "600.9"), Some(600_900), "less than a second beside it");
+        assert_eq!(wait("600000", "601"), Some(600_000_000), "a second beside it");
+        assert_eq!(wait("600000", "50"), Some(600_000_000), "another limiter's");
+        assert_eq!(wait("600", "0"), Some(600_000));
+        assert_eq!(wait("86400", "86.4"), Some(86_400_000), "a day may be meant");
+        assert_eq!(wait("50000", "50"), Some(50_000_000));
+        // An instant has no unit: a week from noon.
+        assert_eq!(wait("Mon, 09 Mar 2026 12:00:00 GMT", "604.8"), Some(604_800_000));
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub(super) fn bounded(text: &str) -> Cow<'_, str> {
 pub(super) fn clean(text: &str) -> String {
     let bounded = bounded(text);
     let plain = without_escapes(&bounded);
-    let unmarked = if plain.contains('<') && plain.contains('>') { without_markup(&plain) } else { plain };
+    let unmarked = if plain.contains(['<', '&']) { without_markup(&plain) } else { plain };
     let mut out = String::with_capacity(unmarked.len() + 16);
     for line in unmarked.split('\n') {
         let line = line.trim_matches(|c: char| c.is_whitespace() || is_frame(c));
@@ -242,6 +242,18 @@ mod tests {
     #[test_case("<style>p{x:5s}</style>hi" => "hi")]
     #[test_case("a < b > c" => "a < b > c")]
     #[test_case("5:00\u{202f}PM" => "5:00 pm")]
+    #[test_case("“a” „b‟ «c» ＂d＂" => "\"a\" \"b‟ \"c\" \"d\"")]
+    #[test_case("re\u{ad}try\u{200b} \u{202a}in\u{2066} 5\u{feff}s" => "retry in 5s"; "signs without a width")]
+    #[test_case("5\u{2010}10 \u{2212}3 a\u{2014}b" => "5-10 -3 a–b"; "dashes")]
+    #[test_case("请\u{ff08}5\u{ff09}\u{ff0c}\u{ff5e}5 \u{301c}5 ≈5\u{2026}" => "请(5),~5 ~5 ~5..."; "wide signs")]
+    #[test_case("ÀÉÍì ÓÚ ñÑń śłźż ß çÇć ąę" => "aeii ou nnn slzz ss ccc ae"; "letters with marks")]
+    #[test_case("a\r\nb" => "a\nb"; "the end of a line in two signs")]
+    #[test_case("5%\rretry" => "5%\nretry"; "a line that is written over")]
+    #[test_case("retry\u{c}after" => "retry after"; "a form feed")]
+    #[test_case("[most recent" => "[most recent")]
+    #[test_case("a<!-- retry in 5 s -->b<!-- in 6 s" => "ab"; "comments")]
+    #[test_case("1<y <b>5</b>" => "1<y 5"; "a sign that opens nothing")]
+    #[test_case("You&#39;re &quot;out&quot;&nbsp;&amp; over" => "you're \"out\" & over"; "a page's signs without a page")]
     fn text_is_cleaned(text: &str) -> String {
         clean(text).trim().to_owned()
     }

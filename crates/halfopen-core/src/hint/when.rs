@@ -91,6 +91,7 @@ fn is_filler(token: &Token<'_>) -> bool {
                 | "*"
                 | "·"
                 | "–"
+                // `2026-03-02T12:05`.
                 | "t"
         )
 }
@@ -105,8 +106,7 @@ impl Parts {
             && let Some((day, next)) = date::read(tokens, at)
         {
             self.day = Some(day);
-            // `2026-03-02T12:05`.
-            return Some(Some(if tokens.get(next).is_some_and(|t| t.is("t") && !t.spaced) { next + 1 } else { next }));
+            return Some(Some(next));
         }
         if self.time.is_none() {
             match clock(tokens, at) {
@@ -121,7 +121,7 @@ impl Parts {
         // `Nov 6 08:49:37 1994`: the year at the end.
         if let Some(day) = self.day.as_mut().filter(|d| d.year.is_none())
             && self.time.is_some()
-            && let Some(year) = token.whole(4).filter(|y| (1970..=9999).contains(y) && token.text.len() == 4)
+            && let Some(year) = token.whole(4).filter(|y| (1970..=9999).contains(y))
         {
             day.year = i16::try_from(year).ok();
             return Some(Some(at + 1));
@@ -203,7 +203,7 @@ fn after_zone(text: &str, tokens: &[Token<'_>], at: usize) -> Option<usize> {
     }
     if tokens.get(at)?.is("(") {
         let words = tokens[at + 1..].iter().take(6).take_while(|t| t.kind == Kind::Word).count();
-        if words > 0 && tokens.get(at + 1 + words).is_some_and(|t| t.is(")")) {
+        if tokens.get(at + 1 + words).is_some_and(|t| t.is(")")) {
             return Some(at + words + 2);
         }
     }
@@ -336,7 +336,7 @@ fn half_of_day(tokens: &[Token<'_>], at: usize) -> Option<(Half, usize)> {
     }
     let dot = |at: usize| tokens.get(at).is_some_and(|t| t.is("."));
     if dot(at + 1) && tokens.get(at + 2).is_some_and(|t| t.is("m")) {
-        return Some((half, if dot(at + 3) && !tokens[at + 3].spaced { at + 4 } else { at + 3 }));
+        return Some((half, if dot(at + 3) { at + 4 } else { at + 3 }));
     }
     None
 }
@@ -444,6 +444,11 @@ mod tests {
     #[test_case("Tue Feb 16 2021 09:02:42 GMT+0100 (Central European Standard Time)" => "2021-02-16T08:02:42Z")]
     #[test_case("2025-07-01 at 00:00 UTC" => "2025-07-01T00:00:00Z")]
     #[test_case("2026-08-25" => "2026-08-25T00:00:00Z")]
+    #[test_case("2026-03-02T12:05+0900" => "2026-03-02T03:05:00Z")]
+    #[test_case("2026-03-02+02:00" => "2026-03-01T22:00:00Z")]
+    #[test_case("Wednesday, 01-Jan-76 08:49:37 GMT" => "2076-01-01T08:49:37Z"; "fifty years ahead")]
+    #[test_case("02-Mar-2026 12:01:00 GMT" => "2026-03-02T12:01:00Z")]
+    #[test_case("2 -Mar-2026 12:01:00 GMT" => "2026-03-02T12:01:00Z")]
     fn a_full_date_needs_no_guess(text: &str) -> String {
         seen_from(text, "2026-03-02T12:00:00Z", "UTC").unwrap_or_default()
     }
@@ -475,6 +480,33 @@ mod tests {
     #[test_case("midnight Pacific Time", "2026-06-13T12:07:00Z" => "2026-06-14T07:00:00Z")]
     #[test_case("00:00 UTC", "2026-06-13T12:07:00Z" => "2026-06-14T00:00:00Z")]
     #[test_case("3 p.m. EST", "2026-01-13T12:07:00Z" => "2026-01-13T20:00:00Z")]
+    #[test_case("today at 5pm", "2026-06-13T12:07:00Z" => "2026-06-13T17:00:00Z")]
+    #[test_case("tonight at 11pm", "2026-06-13T12:07:00Z" => "2026-06-13T23:00:00Z")]
+    #[test_case("Thursday 9am", "2026-06-13T12:07:00Z" => "2026-06-18T09:00:00Z")]
+    #[test_case("noon", "2026-06-13T12:07:00Z" => "2026-06-14T12:00:00Z")]
+    #[test_case("tomorrow noon (Europe/Warsaw)", "2026-06-13T12:07:00Z" => "2026-06-14T10:00:00Z")]
+    #[test_case("3 p.m", "2026-01-13T12:07:00Z" => "2026-01-13T15:00:00Z"; "without the last point")]
+    #[test_case("3 a. m. UTC", "2026-01-13T12:07:00Z" => "2026-01-14T03:00:00Z")]
+    #[test_case("17h30", "2026-01-13T12:07:00Z" => "2026-01-13T17:30:00Z")]
+    #[test_case("17h30 CET", "2026-01-13T12:07:00Z" => "2026-01-13T16:30:00Z")]
+    #[test_case("9: 30 AM", "2026-01-13T12:07:00Z" => "")]
+    #[test_case("3 p.x", "2026-01-13T12:07:00Z" => "")]
+    #[test_case("17h5", "2026-01-13T12:07:00Z" => "")]
+    #[test_case("17h 30", "2026-01-13T12:07:00Z" => "")]
+    #[test_case("17 h30", "2026-01-13T12:07:00Z" => "")]
+    #[test_case("17h30m", "2026-01-13T12:07:00Z" => ""; "a span is no time of day")]
+    #[test_case("17h30 m", "2026-01-13T12:07:00Z" => "")]
+    #[test_case("24:00", "2026-01-13T12:07:00Z" => "2026-01-13T23:59:59.999999999Z"; "the end of the day")]
+    #[test_case("24:01", "2026-01-13T12:07:00Z" => "")]
+    #[test_case("24:00:05", "2026-01-13T12:07:00Z" => "")]
+    #[test_case("23:00", "2026-01-13T12:07:00Z" => "2026-01-13T23:00:00Z")]
+    #[test_case("5pm Europe/Warsaw or later", "2026-01-13T12:07:00Z" => "")]
+    #[test_case("上午 9:30", "2026-01-13T12:07:00Z" => "2026-01-14T09:30:00Z")]
+    #[test_case("下午3点", "2026-01-13T12:07:00Z" => "2026-01-13T15:00:00Z")]
+    #[test_case("下午3:05", "2026-01-13T12:07:00Z" => "2026-01-13T15:05:00Z")]
+    #[test_case("午後3時30分", "2026-01-13T12:07:00Z" => "2026-01-13T15:30:00Z")]
+    #[test_case("오후 3시 30분", "2026-01-13T12:07:00Z" => "2026-01-13T15:30:00Z")]
+    #[test_case("15時30", "2026-01-13T12:07:00Z" => ""; "minutes without their sign")]
     #[test_case("午後3時", "2026-01-13T12:07:00Z" => "2026-01-13T15:00:00Z")]
     #[test_case("15 Uhr", "2026-01-13T12:07:00Z" => "2026-01-13T15:00:00Z")]
     #[test_case("tomorrow", "2026-06-13T12:07:00Z" => ""; "no hour")]

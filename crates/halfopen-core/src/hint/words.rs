@@ -46,7 +46,7 @@ pub(super) fn foreign_lead(word: &str) -> Option<Lead> {
         "nach" | "apres" | "tras" | "apos" | "depois" | "despues" | "dopo" | "na" | "po" | "после" | "daqui" => {
             Lead::After
         }
-        "a" | "as" | "las" | "um" | "alle" | "ab" | "в" | "o" | "om-" => Lead::At,
+        "a" | "as" | "las" | "um" | "alle" | "ab" | "в" | "o" => Lead::At,
         "am" | "el" | "le" | "il" | "op" | "no" => Lead::On,
         "hasta" | "bis" | "ate" | "fino" | "do" | "до" => Lead::Until,
         "por" | "durante" | "pendant" | "per" => Lead::For,

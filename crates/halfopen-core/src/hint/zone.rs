@@ -3,7 +3,7 @@
 //! `GMT-3` has its true sign; `Etc/GMT-3` has the opposite one, and the database knows that. A name that the database
 //! does not know makes the whole time unreadable: guessing would be hours off.
 
-use super::lex::{Kind, Token};
+use super::lex::Token;
 use jiff::tz::{Offset, TimeZone};
 
 /// What stands where a zone may stand.
@@ -149,7 +149,7 @@ fn from_database(text: &str, tokens: &[Token<'_>], at: usize) -> Read {
     let name = name[..end].trim_end_matches('-');
     let Some(zone) = named(name) else { return Read::Unknown };
     let mut next = at;
-    while tokens.get(next).is_some_and(|t| t.start < start + name.len() && t.kind != Kind::Break) {
+    while tokens.get(next).is_some_and(|t| t.start < start + name.len()) {
         next += 1;
     }
     Read::Zone(zone, skip_words(tokens, next, &["time"]))
@@ -191,16 +191,75 @@ mod tests {
     #[test_case("local time" => Some(-1))]
     #[test_case("(mars/phobos)" => Some(-2))]
     #[test_case("gmt+99" => Some(-2))]
+    #[test_case("(utc/ gmt)" => Some(0); "two names are none of the database")]
+    #[test_case("+5 :30" => Some(300))]
+    #[test_case("+05:60" => Some(-2))]
+    #[test_case("local" => None)]
+    #[test_case("your" => None)]
     #[test_case("pacific" => None)]
     #[test_case("again" => None)]
     #[test_case("" => None)]
     fn a_zone_is_read(text: &str) -> Option<i32> {
+        offset_of(text)
+    }
+
+    fn offset_of(text: &str) -> Option<i32> {
         let at = Timestamp::from_second(1_782_900_000).expect("a valid instant");
         match read(text, &lex(text), 0) {
             Read::Zone(zone, _) => Some(zone.to_offset(at).seconds() / 60),
             Read::Local(_) => Some(-1),
             Read::Unknown => Some(-2),
             Read::Nothing => None,
+        }
+    }
+
+    /// Words by the minutes east of Greenwich that they mean, in July where daylight saving decides.
+    #[test]
+    fn every_zone_that_people_abbreviate_has_its_offset() {
+        let table = [
+            ("utc gmt z ut wet", 0),
+            ("pst", -480),
+            ("pdt mst", -420),
+            ("mdt cst", -360),
+            ("cdt est", -300),
+            ("edt", -240),
+            ("brt art", -180),
+            ("bst cet mez west", 60),
+            ("cest mesz eet sast", 120),
+            ("eest msk", 180),
+            ("ist", 330),
+            ("wib", 420),
+            ("sgt hkt awst", 480),
+            ("jst kst", 540),
+            ("aest", 600),
+            ("aedt", 660),
+            ("nzst", 720),
+            ("nzdt", 780),
+            ("pt", -420),
+            ("mt", -360),
+            ("ct", -300),
+            ("et", -240),
+        ];
+        for (word, minutes) in table.iter().flat_map(|(words, m)| words.split(' ').map(move |word| (word, *m))) {
+            assert_eq!(offset_of(word), Some(minutes), "{word}");
+            assert_eq!(offset_of(&format!("({word} time)")), Some(minutes), "{word}");
+        }
+        let regions = [
+            ("pacific", -420),
+            ("mountain", -360),
+            ("central", -300),
+            ("eastern", -240),
+            ("beijing", 480),
+            ("china", 480),
+            ("japan", 540),
+            ("tokyo", 540),
+            ("korea", 540),
+            ("seoul", 540),
+            ("india", 330),
+        ];
+        for (region, minutes) in regions {
+            assert_eq!(offset_of(&format!("{region} standard time")), Some(minutes), "{region}");
+            assert_eq!(offset_of(region), None, "{region} alone is a place");
         }
     }
 }
