@@ -16,6 +16,9 @@ use super::super::trace::End;
 use super::gateway::Answer;
 use super::stage::Stage;
 
+/// How long after an answer the next call of a row of calls begins at least: a caller has its answer a moment before the
+/// gateway has written down what it was.
+const PAUSE: Duration = Duration::from_millis(100);
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 
@@ -23,7 +26,7 @@ const PREFER: HeaderName = HeaderName::from_static("prefer");
 pub(super) async fn one_by_one(stage: Arc<Stage>, group: usize, count: usize, every: Duration) {
     for nth in 0..count {
         if nth > 0 {
-            tokio::time::sleep(every).await;
+            tokio::time::sleep(every.max(PAUSE)).await;
         }
         one(Arc::clone(&stage), group, nth).await;
     }

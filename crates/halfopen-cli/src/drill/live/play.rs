@@ -21,7 +21,7 @@ use super::super::DrillError;
 use super::super::quantity::{Quantity, QuantityError, span};
 use super::super::scenario::{Act, Check, Deed, Group};
 use super::super::spoken::Meaning;
-use super::super::trace::{Seen, Sent, Trace};
+use super::super::trace::{End, Seen, Sent, Trace};
 use super::super::world::PlayError;
 use super::calls;
 use super::gateway::encoded;
@@ -333,6 +333,7 @@ fn is_awaited(stage: &Stage, group: &str) -> bool {
 /// Looks at what is left when nothing is due any more.
 async fn look_back(stage: &Stage) -> Result<(), Broken> {
     stage.noted().trace.ended_at = stage.clock.now();
+    note_late_requests(stage);
     // What was decided is written a moment after a caller has its answer.
     stage.read_journal().await?;
     tokio::time::sleep(LAST_ENTRIES).await;
@@ -389,6 +390,23 @@ async fn look_back(stage: &Stage) -> Result<(), Broken> {
     trace.sent.sort_by_key(|sent| sent.at);
     conclude(trace);
     Ok(())
+}
+
+/// Notes requests that came to the stand-in so late that their time was over, although it answered at once: that is this
+/// machine's doing, and not the gateway's.
+fn note_late_requests(stage: &Stage) {
+    let late: Vec<Duration> = {
+        let noted = stage.noted();
+        let trace = &noted.trace;
+        let too_late = |(call, seen): (usize, &Seen)| {
+            let (ended_at, end) = seen.ended?;
+            let timed_out = end == End::Unknown || seen.class == Some(Class::Timeout);
+            let came_at = trace.sent_by(call).next().map_or(ended_at, |sent| sent.at);
+            (timed_out && !noted.kept_waiting.contains(&call)).then(|| seen.began_at.until(came_at))
+        };
+        trace.calls.iter().enumerate().filter_map(too_late).collect()
+    };
+    late.into_iter().for_each(|by| stage.note_late(by, "a request to the stand-in"));
 }
 
 /// Returns what failed attempts were judged as, if all of them were judged alike: the caller of a call that was queued is not

@@ -5,7 +5,7 @@
 //! then on it is counted by the clock of this process, so that no step of the wall clock is seen. Nothing here is known
 //! that cannot be seen from outside; what an attempt was (a probe or not) follows from where in the journal it falls.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -97,6 +97,8 @@ pub(super) struct Noted {
     read: usize,
     /// Of which group each call is.
     pub(super) groups: Vec<usize>,
+    /// Calls that the scenario left without an answer in time.
+    pub(super) kept_waiting: BTreeSet<usize>,
     /// How late anything of ours was at most, and what.
     pub(super) late: (Duration, String),
     /// Why the row cannot go on.
@@ -128,6 +130,7 @@ impl Stage {
             happened: [0; 6],
             read: 0,
             groups: Vec::new(),
+            kept_waiting: BTreeSet::new(),
             late: (Duration::ZERO, String::new()),
             trouble: None,
         };
@@ -229,6 +232,9 @@ impl Stage {
         let stated = wait.map(|seconds| Stated { seconds, written_as: answer.written_as });
         noted.trace.sent.push(Sent { at: now, call, probe: false, ended_at: None, done: false });
         let sent = noted.trace.sent.len() - 1;
+        if matches!(meaning, Meaning::Late | Meaning::Crash | Meaning::NotReached) {
+            noted.kept_waiting.insert(call);
+        }
         drop(noted);
         self.changed.notify_waiters();
         Some(Meets { sent, meaning, takes, stated })

@@ -158,10 +158,14 @@ async fn answer(stage: Arc<Stage>, request: hyper::Request<Incoming>) -> Result<
     let _ = request.into_body().collect().await;
     let Some(Meets { sent, meaning, takes, stated }) = met else { return Err(BreaksOff) };
     let mut gone = Gone(Some(Arc::clone(&stage)), sent);
+    let began = std::time::Instant::now();
     // Late is after the timeout: an answer comes, when nobody should wait for it any more.
     tokio::time::sleep(if meaning == Meaning::Late { takes * 2 } else { takes }).await;
     if matches!(meaning, Meaning::Crash | Meaning::NotReached) {
         return Err(BreaksOff);
+    }
+    if meaning != Meaning::Late {
+        stage.note_late(began.elapsed().saturating_sub(takes), "an answer of the stand-in");
     }
     gone.0 = None;
     let spoken = if meaning == Meaning::Late { Meaning::Ok } else { meaning };

@@ -27,7 +27,10 @@ pub(super) fn shortened(rehearsed: &Dependency, name: &str, upstream: &str, by: 
     let real = &rehearsed.policy;
     let less = |whole: Duration, floor_ms: u64| {
         let floor = Duration::from_millis(floor_ms).min(whole);
-        whole.div_f64(by.max(1.0)).max(floor)
+        let shorter = whole.div_f64(by.max(1.0)).max(floor);
+        // Instants are whole milliseconds; what is written for people then says what is done.
+        let whole_ms = u64::try_from(shorter.as_micros().div_ceil(1000)).unwrap_or(u64::MAX);
+        Duration::from_millis(whole_ms).min(whole)
     };
     let mut policy = Policy::clone(real);
     policy.dependency = name.to_owned();
