@@ -83,6 +83,24 @@ const BODIES: &[(&str, Option<u128>)] = &[
         Some(25_000),
     ),
     (r#"{"responses":[{"status":429,"headers":{"Retry-After":10}}]}"#, Some(10_000)),
+    (r#"{"responseHeaders":{"x-ratelimit-remaining-tokens":"0","x-ratelimit-reset-tokens":"6m0s"}}"#, Some(360_000)),
+    (r#"{"status":200,"retry_after":5}"#, Some(5_000)),
+    (r#"{"resets_at":1772456400,"resets_in_seconds":60}"#, Some(60_000)),
+    (r#"{"next_access_time":"2026-03-02T12:00:37Z"}"#, Some(37_000)),
+    (r#"{"block_expires":1772452837}"#, Some(37_000)),
+    (r#"{"limit_expires":1772452837}"#, Some(37_000)),
+    (r#"{"limit_resets":1772452837}"#, None),
+    (r#"{"rate_limit_resets":1772452837}"#, Some(37_000)),
+    (r#"{"primary_window":{"used_percent":12,"reset_at":1772456400}}"#, None),
+    (r#"{"interval":{"reset_at":1772456400},"period":{"reset_at":1772456400}}"#, None),
+    (r#"{"error":{"details":[{"metadata":{"quota_unit":"1/d/{project}"}},{"retryDelay":"58s"}]}}"#, None),
+    (r#"{"error":{"details":[{"metadata":{"quota_unit":"1/min/{project}"}},{"retryDelay":"58s"}]}}"#, Some(58_000)),
+    (r#"{"status":"allowed","resetsAt":1772456400,"rateLimitType":"five_hour"}"#, None),
+    (r#"{"status":"allowed","resets_at":1772456400,"rate_limit_type":"five_hour"}"#, None),
+    (r#"{"status":"rejected","resets_at":1772456400,"rate_limit_type":"five_hour"}"#, Some(3_600_000)),
+    (r#"{"cost":{"requestedQueryCost":752,"throttleStatus":{"currentlyAvailable":252,"restoreRate":0}}}"#, None),
+    (r#"{"cost":{"requestedQueryCost":100,"throttleStatus":{"currentlyAvailable":500,"restoreRate":-50}}}"#, None),
+    (r#"{"cost":{"requestedQueryCost":100,"throttleStatus":{"currentlyAvailable":500,"restoreRate":50}}}"#, None),
     (r#"{"retry_after":[30]}"#, Some(30_000)),
     (r#"{"retry_after":[30,60]}"#, None),
     (r#"{"error":{"message":"{\"error\":{\"retry_after\":9}}"}}"#, Some(9_000)),
@@ -148,6 +166,56 @@ fn the_last_body_that_speaks_counts_and_a_refused_window_keeps_counting() {
     assert_eq!(wait(&[week, hours]), Some(259_200));
     assert_eq!(wait(&[hours, week]), Some(259_200));
     assert_eq!(wait(&[week, r#"{"retry_after":11}"#]), Some(259_200));
+}
+
+/// However a body is nested, its reading ends; what stands deeper than 24 levels says nothing.
+#[test]
+fn bodies_are_read_to_a_bounded_depth() {
+    let pack = PackHints::default();
+    let wait = |body: String| said(Class::RateLimited, &[&body], &pack).map(|hint| hint.wait.as_secs());
+    let lists = |depth, inner: &str| format!("{}{inner}{}", "[".repeat(depth), "]".repeat(depth));
+    let objects = |depth, inner: &str| format!("{}{inner}{}", r#"{"a":"#.repeat(depth), "}".repeat(depth));
+    let quoted = r#"{"message":"429 {\"retry_after\":9}"}"#;
+    assert_eq!(wait(lists(24, r#"{"retry_after":9}"#)), Some(9));
+    assert_eq!(wait(lists(25, r#"{"retry_after":9}"#)), None);
+    assert_eq!(wait(objects(24, r#"{"retry_after":9}"#)), Some(9));
+    assert_eq!(wait(objects(25, r#"{"retry_after":9}"#)), None);
+    assert_eq!(wait(lists(21, quoted)), Some(9));
+    assert_eq!(wait(lists(22, quoted)), None);
+}
+
+#[test]
+fn values_and_quoted_bodies_are_read_to_a_bounded_length() {
+    let pack = PackHints::default();
+    let wait = |body: String| said(Class::RateLimited, &[&body], &pack).map(|hint| hint.wait.as_secs());
+    let padded = |length: usize| format!(r#"{{"retry_after":"9s{}"}}"#, ".".repeat(length - 2));
+    assert_eq!(wait(padded(128)), Some(9));
+    assert_eq!(wait(padded(129)), None);
+    let quoted = |length: usize| format!(r#"{{"message":"{} {{\"retry_after\":9}}"}}"#, "x".repeat(length - 18));
+    assert_eq!(wait(quoted(64 * 1024)), Some(9));
+    assert_eq!(wait(quoted(64 * 1024 + 1)), None);
+}
+
+/// What one body says of the whole answer holds for the others and for the text.
+#[test]
+fn a_quota_of_a_day_and_a_service_of_beijing_are_known_from_any_body() {
+    let pack = PackHints::default();
+    let wait = |bodies: &[&str], text: &str| {
+        let json: Vec<serde_json::Value> = bodies.iter().map(|body| serde_json::from_str(body).unwrap()).collect();
+        let (class, kind) = (Class::RateLimited, Surroundings::Http);
+        let input = HintInput { class, headers: &[], json: &json, texts: &[text], kind, pack: &pack };
+        read(&input, &noon()).map(|hint| hint.wait.as_secs())
+    };
+    let day = r#"{"quotaId":"GenerateRequestsPerDayPerProject"}"#;
+    for bodies in [&[day, "{}"], &["{}", day]] {
+        assert_eq!(wait(bodies, "Please retry in 39s."), None);
+    }
+    assert_eq!(wait(&["{}", "{}"], "Please retry in 39s."), Some(39));
+    let code = r#"{"error":{"code":"1308"}}"#;
+    for bodies in [&[code, "{}"], &["{}", code]] {
+        assert_eq!(wait(bodies, "Your limit will reset at 2026-03-02 21:00:00"), Some(3600));
+    }
+    assert_eq!(wait(&[r#"{"code":"1301"}"#], "Your limit will reset at 2026-03-02 21:00:00"), Some(9 * 3600));
 }
 
 #[test]

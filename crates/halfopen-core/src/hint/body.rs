@@ -22,7 +22,7 @@ pub(super) struct Body {
     pub(super) windows: Vec<Window>,
     /// A violated quota is one of a day, so that a delay of seconds is no answer.
     pub(super) per_day: bool,
-    /// X
+    /// A code of Z.ai stands in them, whose dates are Beijing's.
     pub(super) from_zai: bool,
 }
 
@@ -272,7 +272,7 @@ impl Walk<'_> {
             return;
         };
         let seconds = (asked - there) / rate;
-        if rate > 0.0 && seconds.is_finite() && (0.0..1e9).contains(&seconds) {
+        if rate.is_sign_positive() && (0.0..1e9).contains(&seconds) {
             let wait = std::time::Duration::from_millis((seconds * 1000.0).ceil() as u64);
             self.add_retry(Found { wait, absolute: false });
         }
@@ -295,10 +295,7 @@ fn plain_key(key: &str) -> String {
 
 /// Names that describe a window, not a wait.
 fn is_window_description(plain: &str) -> bool {
-    plain.contains("window")
-        && (plain.contains("start") || plain.contains("size") || plain.ends_with("window") || plain.contains("minutes"))
-        || plain.ends_with("interval")
-        || plain.ends_with("period")
+    ["window", "interval", "period"].iter().any(|end| plain.ends_with(end))
 }
 
 /// Returns what a field's name promises.

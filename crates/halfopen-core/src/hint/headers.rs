@@ -272,11 +272,21 @@ mod tests {
     #[test_case(&[("X-Retry-After", "1772452860")] => Some(60_000))]
     #[test_case(&[("x-ratelimit-retry-after", "42")] => Some(42_000))]
     #[test_case(&[("retry-after", "60"), ("x-ratelimit-retry-after", "42")] => Some(60_000))]
+    #[test_case(&[("retry-after", "30"), ("x-ratelimit-retry-after", "42")] => Some(30_000))]
+    #[test_case(&[("retry-after", "5"), ("Retry-After", "9")] => Some(9_000))]
     #[test_case(&[("retry-after", "soon"), ("x-ratelimit-retry-after", "42")] => Some(42_000))]
     #[test_case(&[("retry-after", "5"), ("Retry-After", "10")] => Some(10_000))]
     #[test_case(&[("content-length", "120")] => None)]
     fn the_nearest_readable_name_counts(pairs: &[(&str, &str)]) -> Option<u128> {
         testing::headers(pairs).map(|hint| hint.wait.as_millis())
+    }
+
+    #[test]
+    fn the_source_says_whether_the_wait_was_rounded() {
+        let source = |name| testing::headers(&[(name, "5")]).map(|hint| hint.source);
+        assert_eq!(source("retry-after-ms"), Some(HintSource::MillisHeader));
+        assert_eq!(source("retry-after"), Some(HintSource::RetryAfter));
+        assert_eq!(source("x-ratelimit-retry-after"), Some(HintSource::RetryAfter));
     }
 
     #[test_case(&[("x-should-retry", "true")] => RetryAdvice::Allowed)]

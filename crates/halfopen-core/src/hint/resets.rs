@@ -311,7 +311,7 @@ fn unified(headers: &Headers, reading: &Reading<'_>) -> Vec<Window> {
         let any_status = names("status").next().is_some();
         let whole_refused = names("status").any(|(window, raw)| window.is_empty() && is_rejected(raw));
         let part_refused = names("status").any(|(_, raw)| is_rejected(raw));
-        if whole_refused || part_refused || !any_status {
+        if part_refused || !any_status {
             refused.extend(reset_of("").map(|found| Window { found, of_model: false }));
         }
         if refused.is_empty() && (whole_refused || !any_status) {
@@ -363,15 +363,16 @@ fn usage_reports(headers: &Headers) -> Vec<Found> {
         if matches!(name, "x-business-use-case-usage" | "x-app-usage" | "x-ad-account-usage")
             && let Ok(report) = serde_json::from_str::<serde_json::Value>(raw)
         {
-            collect_regain(&report, 0, &mut found);
+            collect_regain(&report, &mut found);
         }
     }
     found
 }
 
-fn collect_regain(report: &serde_json::Value, depth: usize, found: &mut Vec<Found>) {
+/// Goes through a report; the parser lets none be so deep that this could matter.
+fn collect_regain(report: &serde_json::Value, found: &mut Vec<Found>) {
     match report {
-        serde_json::Value::Object(fields) if depth < 8 => {
+        serde_json::Value::Object(fields) => {
             for (key, inner) in fields {
                 let unit = match key.as_str() {
                     "estimated_time_to_regain_access" => Some(Unit::Minutes),
@@ -383,13 +384,13 @@ fn collect_regain(report: &serde_json::Value, depth: usize, found: &mut Vec<Foun
                     let wait = figure.nanos(unit.nanos()).and_then(super::number::span);
                     found.extend(wait.map(|wait| Found { wait, absolute: false }));
                 } else {
-                    collect_regain(inner, depth + 1, found);
+                    collect_regain(inner, found);
                 }
             }
         }
-        serde_json::Value::Array(items) if depth < 8 => {
+        serde_json::Value::Array(items) => {
             for inner in items {
-                collect_regain(inner, depth + 1, found);
+                collect_regain(inner, found);
             }
         }
         _ => {}
@@ -426,6 +427,23 @@ mod tests {
     #[test_case(&[("ratelimit-remaining", "0"), ("ratelimit-reset", "1772452834"),
         ("ratelimit-resettime", "Mon, 02 Mar 2026 12:00:34 GMT")] => Some(34_000))]
     #[test_case(&[("x-ratelimit-reset", "1470173023.123"), ("x-ratelimit-reset-after", "64.57")] => Some(64_570); "the span beats the instant")]
+    #[test_case(&[("x-ratelimit-reset", "1772452900"), ("x-ratelimit-reset-after", "64.57")] => Some(64_570); "a shorter span too")]
+    #[test_case(&[("x-ratelimit-reset-after", "64.57"), ("x-ratelimit-resettime", "1772452900")] => Some(64_570); "a span that comes first")]
+    #[test_case(&[("x-ratelimit-reset", "1772452845"), ("x-ratelimit-resettime", "1772452840")] => Some(45_000); "the later of two instants")]
+    #[test_case(&[("x-ratelimit-reset", "1772452840"), ("x-ratelimit-resettime", "1772452845")] => Some(45_000))]
+    #[test_case(&[("x-ratelimit-reset", "42"), ("x-ratelimit-reset-after", "50")] => Some(50_000); "the longer of two spans")]
+    #[test_case(&[("x-ratelimit-reset", "50"), ("x-ratelimit-reset-after", "42")] => Some(50_000))]
+    #[test_case(&[("x-rate-limit-reset-ms", "600000")] => Some(600_000))]
+    #[test_case(&[("x-rate-limit-reset-milliseconds", "600000")] => Some(600_000))]
+    #[test_case(&[("x-ratelimit-reset-interval", "60")] => None; "a window is no wait")]
+    #[test_case(&[("x-ratelimit-remaining", "5"), ("ratelimit-reset", "30")] => None; "one limiter in two spellings")]
+    #[test_case(&[("ratelimit", "\"a;r=5\";r=0;t=30")] => Some(30_000); "a name in quotes")]
+    #[test_case(&[("ratelimit", "\"a\";r=5;t=900, b;r=0;t=10")] => Some(10_000))]
+    #[test_case(&[("ratelimit", "my policy;r=5;t=30")] => None)]
+    #[test_case(&[("ratelimit", "my policy;r=5;t=30, your policy;r=0;t=9")] => Some(9_000))]
+    #[test_case(&[("ratelimit", "my policy;t=30, your policy;r=5;t=9")] => Some(30_000))]
+    #[test_case(&[("ratelimit", "your policy;r=5;t=9, my policy;t=30")] => Some(30_000))]
+    #[test_case(&[("ratelimit", "my policy;t=30;burst;r=5")] => None; "a parameter without a value")]
     #[test_case(&[("rate-limit-reset", "58.37")] => Some(58_370))]
     #[test_case(&[("anthropic-ratelimit-requests-remaining", "12"), ("anthropic-ratelimit-requests-reset", "2026-03-02T12:30:00Z"),
         ("anthropic-ratelimit-tokens-remaining", "0"), ("anthropic-ratelimit-tokens-reset", "2026-03-02T12:00:20Z")] => Some(20_000))]
@@ -465,6 +483,18 @@ mod tests {
         => Some(7_200_000))]
     #[test_case(&[("anthropic-ratelimit-unified-status", "allowed"), ("anthropic-ratelimit-unified-reset", "1772460000")] => None)]
     #[test_case(&[("anthropic-ratelimit-unified-status", "rejected"), ("anthropic-ratelimit-unified-reset", "1772460000")] => Some(7_200_000))]
+    #[test_case(&[("anthropic-ratelimit-unified-5h-utilization", "1.0"), ("anthropic-ratelimit-unified-5h-reset", "1772460000"),
+        ("anthropic-ratelimit-unified-7d-utilization", "0.4"), ("anthropic-ratelimit-unified-7d-reset", "1772712000")]
+        => Some(7_200_000); "no status: the window that is used up")]
+    #[test_case(&[("anthropic-ratelimit-unified-status", "rejected"), ("anthropic-ratelimit-unified-5h-utilization", "1.0"),
+        ("anthropic-ratelimit-unified-5h-reset", "1772460000")] => Some(7_200_000))]
+    #[test_case(&[("anthropic-ratelimit-unified-status", "allowed"), ("anthropic-ratelimit-unified-5h-utilization", "1.0"),
+        ("anthropic-ratelimit-unified-5h-reset", "1772460000")] => None)]
+    #[test_case(&[("anthropic-ratelimit-unified-status", "rejected"), ("anthropic-ratelimit-unified-reset", "1772454600"),
+        ("anthropic-ratelimit-unified-5h-utilization", "1.0"), ("anthropic-ratelimit-unified-5h-reset", "1772460000")]
+        => Some(1_800_000); "the answer to the whole question")]
+    #[test_case(&[("anthropic-ratelimit-unified-reset", "1772454600")] => Some(1_800_000))]
+    #[test_case(&[("anthropic-ratelimit-unified-7d-status", "rejected"), ("anthropic-ratelimit-unified-reset", "1772454600")] => Some(1_800_000))]
     #[test_case(&[("x-codex-primary-used-percent", "100"), ("x-codex-primary-reset-after-seconds", "471285"),
         ("x-codex-secondary-used-percent", "0"), ("x-codex-secondary-reset-after-seconds", "0")] => Some(471_285_000))]
     #[test_case(&[("x-codex-primary-used-percent", "100"), ("x-codex-primary-reset-after-seconds", "13873"),
@@ -480,6 +510,13 @@ mod tests {
     fn a_burst_limiter_does_not_speak_for_a_daily_quota() {
         let burst = [("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "2")];
         assert_eq!(testing::failure(Class::QuotaExhausted, &burst, &noon()), None);
+        let reset = |class, value| {
+            testing::failure(class, &[("x-ratelimit-reset", value)], &noon()).map(|hint| hint.wait.as_secs())
+        };
+        assert_eq!(reset(Class::QuotaExhausted, "3599"), None);
+        assert_eq!(reset(Class::QuotaExhausted, "3600"), Some(3600));
+        assert_eq!(reset(Class::UsageLimit, "60"), None);
+        assert_eq!(reset(Class::UsageLimit, "61"), Some(61));
         let daily = [("ratelimit", "\"daily\";r=0;t=412")];
         let hint = testing::failure(Class::QuotaExhausted, &daily, &noon()).expect("a hint");
         assert_eq!((hint.wait.as_secs(), hint.source), (412, HintSource::ResetHeader));
