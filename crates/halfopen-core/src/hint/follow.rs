@@ -41,7 +41,7 @@ impl Shape {
         foreign: false,
     };
     pub(super) const FOREIGN: Self = Self {
-        leads: &[Lead::In, Lead::After, Lead::At, Lead::On, Lead::Until, Lead::For, Lead::Bare],
+        leads: &[Lead::After, Lead::At, Lead::Until, Lead::Bare],
         between_max: 8,
         bare_number: false,
         foreign: true,
@@ -138,9 +138,8 @@ impl Sentences<'_, '_> {
             };
             match token.text {
                 ":" | "=" => colon = true,
-                "~" | "'" | "\"" | "`" | "(" | "[" | "*" | "\\" | "_" | "{" | ">" | "<" | "\n" | "≥" => {}
+                "~" | "'" | "\"" | "`" | "(" | ")" | "[" | "*" | "\\" | "_" | "{" | ">" | "<" | "\n" | "≥" => {}
                 word if lead != Lead::Bare && softens(word) && duration::spoken(self.tokens, next).is_none() => {}
-                ")" if unit.is_some() => {}
                 // `retry_after_seconds: 30`, `resets_in_ms=500`.
                 word if unit.is_none() && duration::unit(word).is_some() && follows_colon() => {
                     unit = duration::unit(word)

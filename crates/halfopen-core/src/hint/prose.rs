@@ -391,7 +391,7 @@ impl Sentences<'_, '_> {
             (at + 1..self.tokens.len().min(at + 10)).filter_map(|i| Some((i, self.word(i)?))).take(3).collect();
         let last = match words.as_slice() {
             [(end, "time"), ..] if self.word(at) == Some("estimated") => *end,
-            [(_, "until" | "till" | "to"), (end, "reset" | "retry"), ..] if self.word(at) != Some("estimated") => *end,
+            [(_, "until" | "till" | "to"), (end, "reset" | "retry"), ..] => *end,
             _ => return None,
         };
         let mut next = last + 1;

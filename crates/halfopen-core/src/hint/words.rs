@@ -39,17 +39,15 @@ pub(super) fn lead(word: &str) -> Option<Lead> {
 }
 
 /// Returns the connector `word` of another language. They are short and mean other things in English, so they are
-/// asked for only after a verb of another language.
+/// asked for only after a verb of another language. What leads to a span (`en`, `dans`, `через`) needs no entry: there a
+/// span counts also without one.
 pub(super) fn foreign_lead(word: &str) -> Option<Lead> {
     Some(match word {
-        "in" | "en" | "dans" | "dentro" | "em" | "tra" | "fra" | "over" | "za" | "через" | "om" => Lead::In,
         "nach" | "apres" | "tras" | "apos" | "depois" | "despues" | "dopo" | "na" | "po" | "после" | "daqui" => {
             Lead::After
         }
         "a" | "as" | "las" | "um" | "alle" | "ab" | "в" | "o" => Lead::At,
-        "am" | "el" | "le" | "il" | "op" | "no" => Lead::On,
         "hasta" | "bis" | "ate" | "fino" | "do" | "до" => Lead::Until,
-        "por" | "durante" | "pendant" | "per" => Lead::For,
         _ => return None,
     })
 }
