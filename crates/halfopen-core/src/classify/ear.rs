@@ -51,7 +51,8 @@ pub struct Ear<'a> {
 struct Kept {
     head: Vec<u8>,
     tail: Vec<u8>,
-    dropped: u64,
+    /// Whether something between the two was left out.
+    cut: bool,
     closed: bool,
 }
 
@@ -60,32 +61,24 @@ impl Kept {
         let room = if self.closed { 0 } else { KEPT_BYTES.saturating_sub(self.head.len()) };
         let (head, rest) = piece.split_at(room.min(piece.len()));
         self.head.extend_from_slice(head);
-        if rest.is_empty() {
-            return;
-        }
-        if rest.len() >= KEPT_BYTES {
-            self.dropped += (self.tail.len() + rest.len() - KEPT_BYTES) as u64;
-            self.tail.clear();
-            self.tail.extend_from_slice(&rest[rest.len() - KEPT_BYTES..]);
-            return;
-        }
-        self.tail.extend_from_slice(rest);
-        // Moved only when it has doubled, so that each byte is moved once on average.
-        if self.tail.len() > 2 * KEPT_BYTES {
-            let extra = self.tail.len() - KEPT_BYTES;
-            self.tail.drain(..extra);
-            self.dropped += extra as u64;
+        for part in rest.chunks(KEPT_BYTES) {
+            self.tail.extend_from_slice(part);
+            // Moved only when it has doubled, so that each byte is moved once on average.
+            if self.tail.len() > 2 * KEPT_BYTES {
+                self.tail.drain(..self.tail.len() - KEPT_BYTES);
+                self.cut = true;
+            }
         }
     }
 
     /// Notes that bytes were left out here; the head ends.
     fn pass_over(&mut self, bytes: u64) {
-        self.dropped += bytes;
+        self.cut |= bytes > 0;
         self.closed |= bytes > 0;
     }
 
     fn stream(&self) -> Stream {
-        if self.dropped == 0 {
+        if !self.cut {
             let mut whole = self.head.clone();
             whole.extend_from_slice(&self.tail);
             return Stream { head: text(&whole), tail: String::new(), cut: false };

@@ -473,6 +473,7 @@ mod tests {
     #[test_case("1.5m", Some(90_000))]
     #[test_case("250ms", Some(250))]
     #[test_case("4h", Some(14_400_000))]
+    #[test_case("1.5d", Some(129_600_000))]
     #[test_case("-1s", None)]
     #[test_case("soon", None)]
     fn durations_need_a_unit(word: &str, millis: Option<u128>) {

@@ -184,6 +184,10 @@ mod tests {
     #[test]
     fn folding_undoes_wrapping_case_and_typography() {
         assert_eq!(fold("  You\u{2019}ve hit\n   your  LIMIT\u{ff1a} now "), "you've hit your limit: now");
+        assert_eq!(
+            fold("\u{201c}Rate\u{2010}limited\u{201d} re\u{2011}try \u{feff}\u{200b}"),
+            "\"rate-limited\" re-try"
+        );
     }
 
     #[test_case("rate limit exceeded", "rate limit", true; "words")]
@@ -208,6 +212,7 @@ mod tests {
     fn escapes_are_removed_and_text_stays() {
         assert_eq!(without_escapes("\u{1b}[31mred\u{1b}[0m \u{1b}]8;;http://x\u{7}link\r\nend"), "red link\nend");
         assert_eq!(without_escapes("cut \u{1b}["), "cut ");
+        assert_eq!(without_escapes("5%\u{8}\u{8}6%\rdone"), "5%6%\ndone");
     }
 
     #[test]

@@ -185,11 +185,12 @@ pub(crate) fn reached(
     pack: &Pack,
     known: Option<Reached>,
 ) -> Reached {
-    if let Some(reached) = rule.and_then(|rule| rule.reached) {
-        return reached;
-    }
+    // A transport that sent nothing knows it; a rule only reads words.
     if known == Some(Reached::NotSent) {
         return Reached::NotSent;
+    }
+    if let Some(reached) = rule.and_then(|rule| rule.reached) {
+        return reached;
     }
     if pack.maybe_processed.iter().any(|word| word == class.as_str()) {
         return Reached::Unknown;

@@ -239,6 +239,8 @@ mod tests {
 
     #[test_case(json!({"error": null, "status": "completed"}))]
     #[test_case(json!({"errors": []}))]
+    #[test_case(json!({"error": [], "id": 1}))]
+    #[test_case(json!({"ok": true, "error": "rate limit", "data": [1]}))]
     #[test_case(json!({"errors": false, "items": []}))]
     #[test_case(json!({"errcode": 0, "errmsg": "ok"}))]
     #[test_case(json!({"status": "failed", "id": "build_1"}))]

@@ -177,14 +177,16 @@ impl<'t> Reader<'t> {
         if let Some(key) = self.quoted(Wrap::Nothing) {
             return Some(key);
         }
+        // Ruby's `{:code=>429}`.
         let rest = self.rest();
+        let rest = rest.strip_prefix(':').unwrap_or(rest);
         let end = rest
             .find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '$' | '@')))
             .unwrap_or(rest.len());
         if end == 0 || end > 64 {
             return None;
         }
-        self.at += end;
+        self.at += end + (self.rest().len() - rest.len());
         Some(rest[..end].to_owned())
     }
 
@@ -268,6 +270,8 @@ mod tests {
     #[test_case("{\"a\": {\"b\": [1, 2", json!({"a": {"b": [1, 2]}}); "cut off")]
     #[test_case("{ type: 'x', code: 'y',\n  inner: [Object] }", json!({"type": "x", "code": "y", "inner": ["Object"]}); "node")]
     #[test_case("{'m': b'{\"k\":1}'}", json!({"m": "{\"k\":1}"}); "bytes")]
+    #[test_case("{\"a\": \"it\\\"s\\n\\t\\u00e9\\u\", 'b': 'it\\'s'}", json!({"a": "it\"s\n\té", "b": "it's"}); "escapes")]
+    #[test_case("{:a => 1, 'b' => 2}", json!({"a": 1, "b": 2}); "ruby")]
     fn what_tools_print_is_read(text: &str, value: Value) {
         assert_eq!(read(text).unwrap().0, value);
     }

@@ -162,6 +162,9 @@ mod tests {
         let found = elements(xml);
         assert!(found.contains(&("Fault/Error/Message".into(), "a & b".into())), "{found:?}");
         assert!(found.contains(&("Fault/Error/@code".into(), "3001".into())), "{found:?}");
+        let found = elements("<E>a<!-- <C>no</C> --><C><![CDATA[<b>]]></C>c</E>d");
+        let texts: Vec<_> = found.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+        assert_eq!(texts, [("E", "a"), ("E/C", "<b>"), ("E", "c")]);
     }
 
     #[test_case("<?xml version=\"1.0\"?>\n\n<Error><Code>x", Some("Error"))]

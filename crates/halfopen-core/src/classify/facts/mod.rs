@@ -176,6 +176,13 @@ mod tests {
     use super::*;
     use test_case::test_case;
 
+    #[test_case("abc", "abc", "abc"; "short enough")]
+    #[test_case("abcd", "abc", "bcd")]
+    #[test_case("abécd", "ab", "cd"; "no character is halved")]
+    fn a_text_is_cut_at_a_character(text: &str, start: &str, end: &str) {
+        assert_eq!((cut(text, 3), cut_front(text, 3)), (start, end));
+    }
+
     #[test_case("com.amazonaws.textract#ThrottlingException", "throttlingexception")]
     #[test_case("ThrottlingException:http://internal.amazon.com/coral/", "throttlingexception")]
     #[test_case("too_many_requests/.", "too_many_requests")]
