@@ -110,7 +110,6 @@ impl Ramp {
         self.schedule = schedule;
         self.next_start = now;
         self.changed_at = now;
-        self.asked_at = now;
         self.succeeded = false;
         self.hurry(drain, hurried);
     }
@@ -135,7 +134,7 @@ impl Ramp {
         {
             return early;
         }
-        self.asked_at = self.asked_at.max(now);
+        self.note_asked(now);
         self.starts.retain(|start| !start.lease.is_over(now));
         let full = self.starts.len() >= self.in_flight_max as usize;
         let interval = self.interval();
@@ -160,6 +159,11 @@ impl Ramp {
         }
     }
 
+    /// Notes that somebody asked, or is going to, so that those who wait are not forgotten yet.
+    pub(crate) fn note_asked(&mut self, now: Timestamp) {
+        self.asked_at = self.asked_at.max(now);
+    }
+
     /// Returns the answer to a caller that shows a valid slot too early; it changes nothing.
     pub(crate) fn early(&self, slot: Slot, now: Timestamp) -> Option<Turn> {
         (slot.schedule == self.schedule && now < slot.at).then_some(Turn::Later(slot.at, Some(slot)))
@@ -167,7 +171,6 @@ impl Ramp {
 
     /// Counts a start that another ramp has paced.
     pub(crate) fn started_elsewhere(&mut self, now: Timestamp) {
-        self.asked_at = self.asked_at.max(now);
         self.next_start = self.next_start.max(now) + self.interval();
     }
 

@@ -203,6 +203,10 @@ impl Circuit {
     pub fn hold_back(&mut self, policy: &Policy, now: Timestamp) -> Vec<Event> {
         let mut events = self.pass_time(policy, None, now);
         self.waiting = self.waiting.saturating_add(1);
+        if let Some(ramp) = &mut self.ramp {
+            // One that nobody has asked for a while would forget this caller before it can come back.
+            ramp.note_asked(now);
+        }
         if matches!(self.breaker, Breaker::Closed) && self.throttle.is_none() && self.ramp.is_none() {
             self.begin_ramp(policy, 0, now, &mut events);
         }

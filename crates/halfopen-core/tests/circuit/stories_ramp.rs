@@ -54,7 +54,8 @@ fn rate_and_bound_double_each_half_minute_up_to_those_of_the_policy() {
     let began = world.now;
     climb(&mut world, 9);
     assert_eq!(paces(&world), [(2000, 4), (4000, 8), (8000, 16), (16_000, 16), (20_000, 16)]);
-    assert_eq!(steps(&world)[0].0, began + secs(30));
+    let at = steps(&world).into_iter().map(|(at, ..)| at.since(began).as_secs());
+    assert_eq!(at.collect::<Vec<_>>(), [30, 60, 90, 120, 150]);
 }
 
 #[test]
@@ -88,7 +89,26 @@ fn a_ramp_that_nobody_asks_goes_down_step_by_step_to_where_it_began() {
     let down = [(secs(60), 4000, 8), (secs(120), 2000, 4), (secs(180), 1000, 2)];
     assert_eq!(steps(&world), down.map(|(after, rate, in_flight)| (last + after, rate, in_flight)));
     assert_eq!(world.circuit.next_wake(&world.policy), None, "there is nothing left to change");
-    let _ = world.ask(Ask::Job).expect("its first start is at once again");
+    let job = world.ask(Ask::Job).expect("its first start is at once again");
+    world.seen.clear();
+    world.settle(&job, &success());
+    assert_eq!(paces(&world), [(2000, 4)], "it has rested for longer than half a minute");
+}
+
+#[test]
+fn a_success_right_after_a_rest_does_not_undo_it() {
+    let mut world = recovered(1000, 0, |_| {});
+    climb(&mut world, 3);
+    let job = world.ask(Ask::Job).unwrap();
+    world.give_back(&job);
+    world.wait(millis(60_125)).expire();
+    assert_eq!(paces(&world).last(), Some(&(4000, 8)));
+    let job = world.ask(Ask::Job).unwrap();
+    world.settle(&job, &success());
+    world.wait(millis(29_999)).expire();
+    assert_eq!(paces(&world).last(), Some(&(4000, 8)));
+    world.wait(millis(1)).expire();
+    assert_eq!(paces(&world).last(), Some(&(8000, 16)));
 }
 
 #[test]
@@ -169,8 +189,12 @@ fn a_success_during_a_throttle_does_not_speed_up_what_stands_still() {
     world.wait(secs(40));
     world.settle(&late, &success());
     world.wait(secs(60)).expire();
-    world.wait(secs(30)).expire();
-    assert_eq!(paces(&world), [(500, 1)]);
+    let job = world.ask(Ask::Job).unwrap();
+    world.settle(&job, &success());
+    world.wait(millis(29_999)).expire();
+    assert_eq!(paces(&world), [(500, 1)], "its clock began with the end of the throttle");
+    world.wait(millis(1)).expire();
+    assert_eq!(paces(&world), [(500, 1), (1000, 2)]);
 }
 
 #[test]
@@ -187,6 +211,91 @@ fn slots_from_before_a_hold_are_void_after_it() {
     world.wait_until(slot.at);
     let again = world.ask(Ask::Waited(Some(slot))).unwrap_err();
     assert_eq!((again.reason, again.retry_at), (RefusalReason::Ramp, Some(began + millis(1500))));
+}
+
+/// A schedule number is used once, whatever began the schedule.
+#[test]
+fn slots_from_between_a_failure_and_a_hold_are_void_after_it() {
+    let mut world = recovered(100, 3, |_| {});
+    let began = world.now;
+    world.call(&failure(Class::ServerError));
+    let slot = world.ask(Ask::Waited(None)).unwrap_err().slot.unwrap();
+    assert_eq!(slot.at, began + secs(2));
+    world.hold(State::Open, Some(millis(500)));
+    world.wait(millis(500));
+    let other = world.ask(Ask::Waited(None)).unwrap();
+    world.give_back(&other);
+    world.wait_until(slot.at);
+    let again = world.ask(Ask::Waited(Some(slot))).unwrap_err();
+    assert_eq!(again.retry_at, Some(began + millis(2500)));
+}
+
+#[test]
+fn slots_from_between_a_rest_and_a_hold_are_void_after_it() {
+    let mut world = recovered(100, 0, |_| {});
+    climb(&mut world, 1);
+    world.wait(secs(61)).expire();
+    assert_eq!(paces(&world), [(2000, 4), (1000, 2)]);
+    world.hold_back(3);
+    let first = world.ask(Ask::Waited(None)).unwrap();
+    world.give_back(&first);
+    let slot = world.ask(Ask::Waited(None)).unwrap_err().slot.unwrap();
+    world.hold(State::Open, Some(millis(500)));
+    world.wait(millis(500));
+    let other = world.ask(Ask::Waited(None)).unwrap();
+    world.give_back(&other);
+    world.wait_until(slot.at);
+    assert_eq!(world.ask(Ask::Waited(Some(slot))).unwrap_err().retry_at, Some(slot.at + millis(500)));
+}
+
+#[test]
+fn a_ramp_ends_with_the_start_of_the_last_caller() {
+    let mut world = recovered(0, 1, |_| {});
+    let _last = world.ask(Ask::Waited(None)).unwrap();
+    assert_eq!((world.status().ramp_per_sec, world.status().waiting), (None, 0));
+}
+
+#[test]
+fn a_ramp_ends_when_its_last_job_is_settled() {
+    let mut world = recovered(1, 0, |_| {});
+    let job = world.ask(Ask::Job).unwrap();
+    world.jobs = 0;
+    assert_eq!(world.status().ramp_per_sec, Some(1.0));
+    world.settle(&job, &success());
+    assert_eq!(world.status().ramp_per_sec, None);
+}
+
+/// Whoever asks keeps the others from being forgotten, also where the bound leaves no room for a start.
+#[test]
+fn those_who_wait_are_remembered_as_long_as_somebody_asks() {
+    let mut world = recovered(100, 3, |_| {});
+    let began = world.now;
+    let first = world.ask(Ask::Job).unwrap();
+    world.wait(secs(1));
+    let second = world.ask(Ask::Job).unwrap();
+    for at in [20, 40] {
+        world.wait_until(began + secs(at));
+        assert!(world.renew(&first) && world.renew(&second));
+    }
+    world.wait_until(began + secs(50));
+    assert!(world.ask(Ask::Job).is_err(), "two are in flight");
+    world.wait_until(began + millis(109_999));
+    assert_eq!(world.status().waiting, 3);
+    world.wait(millis(1));
+    assert_eq!(world.status().waiting, 0);
+}
+
+/// A caller that was refused a moment ago is on its way, however long nobody has asked before it.
+#[test]
+fn a_caller_that_is_held_back_by_an_idle_ramp_is_not_forgotten_at_once() {
+    let mut world = recovered(100, 0, |_| {});
+    world.wait(secs(300)).expire();
+    world.hold_back(1);
+    assert_eq!(world.status().waiting, 1);
+    world.wait(millis(59_999));
+    assert_eq!(world.status().waiting, 1);
+    world.wait(millis(1));
+    assert_eq!(world.status().waiting, 0);
 }
 
 /// A start counts as long as its own process renews it, and no longer.
@@ -230,20 +339,12 @@ fn a_ramp_that_nothing_is_held_for_any_more_ends() {
     let job = world.ask(Ask::Job).unwrap();
     world.settle(&job, &success());
     world.jobs = 0;
+    let mut reset = world.clone();
+    reset.wait(secs(30)).expire();
+    reset.reset();
+    assert_eq!(reset.status().ramp_per_sec, None, "nor does it outlive a reset");
     world.wait(secs(3600)).expire();
     let ended = world.seen.iter().find(|event| matches!(event.kind, EventKind::RampEnded)).unwrap();
     assert_eq!(ended.at, began + secs(1 + 60), "a minute after the last start slot");
     assert_eq!(world.status().ramp_per_sec, None);
-}
-
-#[test]
-fn a_clock_that_was_set_back_between_boots_delays_the_next_start_by_one_interval() {
-    let mut world = recovered(100, 0, |_| {});
-    let _ = world.ask(Ask::Job).unwrap();
-    world.now = world.now - secs(24 * 3600);
-    world.circuit.after_reboot(world.now);
-    let refused = world.ask(Ask::Job).unwrap_err();
-    assert_eq!((refused.reason, refused.retry_at), (RefusalReason::Ramp, Some(world.now + secs(1))));
-    world.wait(secs(1));
-    let _ = world.ask(Ask::Job).unwrap();
 }
