@@ -500,7 +500,6 @@ fn summed(
 ) -> IncidentRecord {
     if let Some(mut incident) = before {
         adopt(&mut incident, fresh);
-        incident.last.kind = kind.as_str().to_owned();
         incident.pending = incident.pending.saturating_add(count);
         return incident;
     }

@@ -94,5 +94,7 @@ mod tests {
         let counted = [10, 30, 20, 25].map(|secs| window.push(&policy, at(secs)));
         assert_eq!(counted, [1, 2, 3, 3]);
         assert_eq!(window.failures(), [at(20), at(25), at(30)]);
+        window.push(&policy, at(85));
+        assert_eq!(window.failures(), [at(30), at(85)], "what has left the window is not kept");
     }
 }

@@ -235,6 +235,32 @@ fn a_quota_needs_a_person_once() {
     assert_eq!(story.passes(15 * MINUTE), ["circuit.still_open"], "it is an incident like any other");
 }
 
+/// Who was told the end, and then that a probe failed or that a person is needed, is told the end again.
+#[test_case("half_open", "probe_failed", "circuit.probe_failed")]
+#[test_case("closed", "quota_exhausted", "circuit.needs_person")]
+fn whatever_is_told_of_one_that_came_back_is_followed_by_its_end(from: &str, reason: &str, kind: &str) {
+    let mut story = Story::new();
+    story.trips();
+    assert_eq!(story.recovers(), ["circuit.recovered"]);
+    story.passes(MINUTE);
+    let back = story.record("tripped", from, "open", reason);
+    assert_eq!(story.happens(&back), [kind]);
+    assert_eq!(story.recovers(), ["circuit.recovered"]);
+}
+
+/// What is over is remembered for as long as it could come back, and then no longer: stores stay small.
+#[test]
+fn an_incident_is_forgotten_when_it_can_no_longer_come_back() {
+    let mut story = Story::new();
+    story.trips();
+    story.passes(MINUTE);
+    story.recovers();
+    assert_eq!(story.passes(FOLD - Duration::from_millis(1)), NOTHING);
+    assert!(story.incident.is_some());
+    assert_eq!(story.passes(Duration::from_millis(1)), NOTHING);
+    assert!(story.incident.is_none());
+}
+
 #[test_case("jobs_to_review", "jobs.manual_review")]
 #[test_case("jobs_will_expire", "jobs.ttl_at_risk")]
 #[test_case("jobs_expired", "jobs.ttl_at_risk")]
@@ -243,11 +269,13 @@ fn jobs_are_told_at_once_and_then_in_sums(event: &str, kind: &str) {
     let mut record = story.record(event, "closed", "closed", "x");
     record.details.insert("jobs".to_owned(), 2.into());
     assert_eq!(story.happens(&record), [kind]);
+    assert_eq!((story.told[0].jobs, story.told[0].more["count"].as_u64()), (Some(2), Some(2)));
     for _ in 0..50 {
         assert_eq!(story.happens(&record), NOTHING);
     }
     assert_eq!(story.passes(SUM_EVERY), [kind]);
     assert_eq!(story.told.last().map(|alert| (alert.jobs, alert.at_ms)), Some((Some(100), NOON_MS + 3_600_000)));
+    assert_eq!(story.told.last().and_then(|alert| alert.more["count"].as_u64()), Some(100));
     assert_eq!(story.happens(&record), NOTHING);
     assert_eq!(story.passes(SUM_EVERY), [kind], "the next hour has its own sum");
     assert_eq!(story.told.last().and_then(|alert| alert.jobs), Some(2));
@@ -343,12 +371,20 @@ fn a_delivery_obeys_what_the_receiver_says() {
     assert!(!settle(&mut delivery, &alert, Delivered::NotNow { error: String::new(), wait }, now));
     assert_eq!((delivery.attempts, delivery.next_at_ms), (1, NOON_MS + 100_000));
     let mut delivery = due.clone();
-    let not_tried = Delivered::NotTried { why: String::new(), at: now + MINUTE };
+    let not_tried = Delivered::NotTried { why: "its circuit is open".to_owned(), at: now + MINUTE };
     assert!(!settle(&mut delivery, &alert, not_tried, now));
     assert_eq!((delivery.attempts, delivery.next_at_ms), (0, NOON_MS + 60_000));
-    let mut delivery = due;
+    assert_eq!(delivery.error.as_deref(), Some("its circuit is open"));
+    let mut delivery = due.clone();
     assert!(settle(&mut delivery, &alert, Delivered::Never { error: "404".to_owned() }, now));
-    assert_eq!(delivery.state, DeliveryState::Failed);
+    let of = |delivery: &DeliveryRecord| (delivery.state, delivery.attempts, delivery.error.clone());
+    assert_eq!(of(&delivery), (DeliveryState::Failed, 1, Some("404".to_owned())));
+    let mut delivery = due;
+    let not_now = Delivered::NotNow { error: "500".to_owned(), wait: None };
+    assert!(!settle(&mut delivery, &alert, not_now, now));
+    assert_eq!(of(&delivery), (DeliveryState::Due, 1, Some("500".to_owned())));
+    assert!(!settle(&mut delivery, &alert, Delivered::Yes, now));
+    assert_eq!(of(&delivery), (DeliveryState::Delivered, 2, None));
 }
 
 /// Its end is of the same incident, and two processes that meet it do not take their alerts for one.

@@ -30,8 +30,8 @@ impl Circuit {
                 self.neutral_probe(policy, index, Some(verdict.class), now, chance, events);
             }
             Effect::Failure | Effect::Quota => {
-                if let Breaker::HalfOpen(half) = &mut self.breaker {
-                    half.probes.remove(index);
+                // The probe itself goes with the half-open state, which this ends.
+                if let Breaker::HalfOpen(half) = &self.breaker {
                     let (successes, class) = (half.successes, Some(verdict.class));
                     let ended = EventKind::ProbeEnded { result: ProbeResult::Failure, class, successes };
                     events.push(self.event(now, ended));

@@ -17,4 +17,6 @@ mod stories_free;
 mod stories_operator;
 mod stories_pair;
 mod stories_ramp;
+mod stories_reboot;
 mod stories_throttle;
+mod stories_told;

@@ -468,6 +468,41 @@ fn a_job_that_may_be_tried_at_once_is_ready_at_once() {
 }
 
 #[test]
+fn a_requeue_gives_a_new_time_to_live_and_forgives_failed_probes() {
+    let mut job = sending(Safety::Idempotent);
+    let timeout = verdict(Class::Timeout, Reached::Unknown);
+    finish(&mut job, &timeout, Admitted::AsProbe { others_succeeded: false });
+    assert_eq!(job.failed_probes(), 1);
+    step(&mut job, Step::PassTime, NOON + TTL).unwrap();
+    assert_eq!(job.state(), JobState::Expired);
+    let later = NOON + secs(7200);
+    let hour = Step::Requeue { ttl: Some(secs(3600)), may_have_run: true, behind: false, by: by() };
+    step(&mut job, hour, later).unwrap();
+    assert_eq!((job.expires_at(), job.terms().ttl), (later + secs(3600), secs(3600)));
+    assert_eq!((job.failed_probes(), job.shelf()), (0, Shelf::Ready));
+}
+
+#[test]
+fn what_an_operator_says_was_done_is_done() {
+    let mut job = sending(Safety::Unsafe);
+    finish(&mut job, &verdict(Class::Timeout, Reached::Unknown), Admitted::Regularly);
+    let later = NOON + secs(600);
+    let entry = step(&mut job, Step::Resolve { by: by() }, later).unwrap().unwrap();
+    assert_eq!((job.state(), job.ended_at()), (JobState::Done, Some(later)));
+    assert_eq!((entry.what, entry.to, entry.by), (What::Resolved, JobState::Done, Some(by())));
+}
+
+/// A key whose first sending lies in the future would protect for a day longer than the dependency remembers it.
+#[test]
+fn a_key_protects_no_longer_after_a_clock_step_than_its_lifetime() {
+    let mut job = sending(Safety::Keyed { lifetime: secs(600) });
+    let before = NOON - secs(86_400);
+    job.after_reboot(before);
+    assert_eq!(job.repeatable(&policy(), before + secs(599)), Repeatable::Yes);
+    assert_eq!(job.repeatable(&policy(), before + secs(600)), Repeatable::No);
+}
+
+#[test]
 fn a_job_that_waits_behind_another_is_not_claimed_and_still_expires() {
     let (mut job, entry) = Job::accept(terms(Safety::Idempotent), Entrance::QueueBehind, NOON);
     assert_eq!((entry.what, entry.from, job.shelf()), (What::Accepted, None, Shelf::Behind));
