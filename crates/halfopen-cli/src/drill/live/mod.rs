@@ -48,7 +48,7 @@ use standin::Place;
 
 /// By how much what was seen may miss what a scenario says.
 pub(super) const SLACK: Slack =
-    Slack { begins: 0.1, ceases: 0.025, late: 0.4, shorter: 0.05, longer: 0.4, done_later: true };
+    Slack { begins: 0.1, ceases: 0.1, late: 0.4, shorter: 0.05, longer: 0.4, done_later: true };
 /// The rows that no scenario plays.
 pub(super) const OWN: [&str; 2] = [own::FIGURES, own::UNTOUCHED];
 /// How many rows are played at once.

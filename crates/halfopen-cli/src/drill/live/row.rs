@@ -106,7 +106,14 @@ pub(super) async fn played(house: &Arc<House>, scenario: Arc<Scenario>, seats: &
     let noted = stage.noted();
     let (late, what) = &noted.late;
     let by = late.as_secs_f64();
-    let slack = Slack { begins: SLACK.begins + by, shorter: SLACK.shorter + by, longer: SLACK.longer + by, ..SLACK };
+    // A stated wait is counted from the answer, and written down a moment later.
+    let slack = Slack {
+        begins: SLACK.begins + by,
+        ceases: SLACK.ceases + by,
+        shorter: SLACK.shorter + by,
+        longer: SLACK.longer + by,
+        ..SLACK
+    };
     let looked = looked_at(house, &scenario, (&noted.trace, &noted.names, stage.began), slack).map_err(wrong)?;
     let was_late = *late > LATE_MAX;
     if was_late && (looked.good == Good::No || what.starts_with("a call")) {
