@@ -399,6 +399,23 @@ mod tests {
         assert!(buckets.values().all(|count| *count <= 25), "{buckets:?}");
     }
 
+    /// After a long wait the spread ends at half a minute: nobody is kept for a tenth of six hours.
+    #[test_case(60, 6; "a tenth of the wait")]
+    #[test_case(300, 30; "where both are the same")]
+    #[test_case(9000, 30; "half a minute")]
+    fn the_spread_after_a_hint_is_a_tenth_and_half_a_minute_at_most(wait: u64, widest: u64) {
+        let patient = CallSoFar { max_wait: secs(6 * 3600), ..call() };
+        let verdict = hinted(Class::UsageLimit, secs(wait));
+        let spreads: Vec<_> = (0..500)
+            .map(|seed| match decide(&policy(), &patient, &verdict, NOW, Chance::from_seed(seed)) {
+                Decision::RetryAt(at) => NOW.until(at).saturating_sub(secs(wait)),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        let longest = spreads.iter().max().copied().unwrap_or_default();
+        assert!(longest <= secs(widest) && longest > secs(widest).mul_f64(0.95), "{longest:?}");
+    }
+
     /// S113: a hint of now leaves our own backoff as the floor.
     #[test]
     fn a_past_hint_is_floored_by_the_backoff() {

@@ -124,6 +124,18 @@ fn failures_that_are_too_far_apart_never_open_it() {
     assert_eq!(world.state(), State::Open);
 }
 
+/// A window holds a thousand failures; a policy that asks for more still opens its breaker.
+#[test]
+fn a_thousand_failures_open_it_whatever_the_policy_asks_for() {
+    let mut world = World::with(|policy| policy.circuit.open_after_failures = n(5000));
+    for _ in 0..999 {
+        world.call(&failure(Class::ServerError));
+    }
+    assert_eq!(world.state(), State::Closed);
+    world.call(&failure(Class::ServerError));
+    assert_eq!(world.state(), State::Open);
+}
+
 /// S091, S196: exactly m successes, at most k at once.
 #[test_case(1, 1)]
 #[test_case(1, 3)]

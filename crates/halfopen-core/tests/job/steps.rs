@@ -146,6 +146,25 @@ fn a_failed_probe_is_not_charged_until_another_call_has_shown_that_the_job_is_to
     assert_eq!(due.shelf(), Shelf::Ready);
 }
 
+/// A poisoned job is one that failed twice where another call succeeded; once may have been the outage.
+#[test_case(&[true], 0)]
+#[test_case(&[true, true], 1)]
+#[test_case(&[false, true], 1; "the first is remembered")]
+#[test_case(&[true, false], 0; "nobody has succeeded since")]
+fn the_second_failed_probe_is_charged_where_another_call_has_succeeded(others: &[bool], charged: u32) {
+    let mut job = queued(Safety::Idempotent);
+    for (nth, others_succeeded) in (1..).zip(others) {
+        let at = NOON + secs(nth * 300);
+        step(&mut job, Step::Claim { worker: "w", grant: nth }, at).unwrap();
+        step(&mut job, Step::NoteSending { grant: nth }, at).unwrap();
+        let timeout = verdict(Class::Timeout, Reached::Unknown);
+        let admitted = Admitted::AsProbe { others_succeeded: *others_succeeded };
+        let done = Step::Finish { grant: nth, verdict: &timeout, admitted, took: secs(1), command: None };
+        step(&mut job, done, at).unwrap();
+    }
+    assert_eq!(job.attempts(), charged);
+}
+
 /// S164: a job that fails in a millisecond waits before it is tried again, and longer each time.
 #[test]
 fn a_job_that_fails_at_once_does_not_spin() {
