@@ -173,6 +173,65 @@ fn a_classifier_names_its_pack() {
     assert_eq!(Classifier::new("codex", Vec::new()).expect("a pack").profile(), "codex");
 }
 
+#[test]
+fn an_answer_is_looked_at_where_its_words_or_a_rule_on_successes_ask_for_it() {
+    let generic = Classifier::new("generic", Vec::new()).expect("a pack");
+    assert!(!generic.suspects(br#"{"pages":[{"text":"Invoice 17"}]}"#));
+    assert!(generic.suspects(br#"{"ok":false}"#));
+    let own = Classifier::new("generic", own(&json!({"status": ["2xx"]}))).expect("a sound rule");
+    assert!(own.suspects(br#"{"pages":[{"text":"Invoice 17"}]}"#));
+}
+
+/// The wait of the last error counts, not that of one before it.
+#[test]
+fn a_failure_waits_as_its_last_error_says() {
+    let verdict = run(
+        "generic",
+        Exit::Code(1),
+        "",
+        "error: rate limit exceeded, try again in 700 seconds\nerror: rate limit exceeded, try again in 11 seconds",
+    );
+    assert_eq!((verdict.class, verdict.reached), (Class::RateLimited, Reached::Refused));
+    assert_eq!(verdict.hint.map(|hint| hint.wait.as_secs()), Some(11));
+}
+
+/// S123: a document behind a success is an error where it is all that was printed, but for a short note.
+#[test_case("", Class::RateLimited)]
+#[test_case("\n(see the documentation)", Class::RateLimited)]
+#[test_case("\nfirst of two lines\nsecond of two lines", Class::Success)]
+#[test_case(
+    "\nand this is how the service answers when its limit is reached, as the chapter before described it",
+    Class::Success
+)]
+fn a_success_that_prints_an_error_document_and_nothing_else_is_none(rest: &str, class: Class) {
+    let stdout =
+        format!("Error: 429 {{\"error\":{{\"code\":\"rate_limit_exceeded\",\"message\":\"slow down\"}}}}{rest}");
+    assert_eq!(run("generic", Exit::Code(0), &stdout, "").class, class);
+}
+
+/// An error that a later turn overcame is left out.
+#[test]
+fn only_errors_after_the_last_turn_that_went_well_count() {
+    let codex = |events: &[&str]| run("codex", Exit::Code(1), &events.join("\n"), "").class;
+    let limit = r#"{"type":"error","message":"rate limit exceeded"}"#;
+    let done = r#"{"type":"turn.completed","usage":{"output_tokens":1}}"#;
+    let other = r#"{"type":"error","message":"the frobnicator is wedged"}"#;
+    assert_eq!(codex(&[limit]), Class::RateLimited);
+    assert_eq!(codex(&[limit, other]), Class::RateLimited);
+    assert_eq!(codex(&[limit, done, other]), Class::UnknownFailure);
+    assert_eq!(codex(&[done, limit]), Class::RateLimited);
+}
+
+/// An answer that `curl -i` printed is cut off where it ends too early, but not where we left out its middle.
+#[test]
+fn a_printed_answer_that_ends_too_early_is_a_failure() {
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n";
+    assert_ne!(run("curl", Exit::Code(0), &format!("{head}{{\"items\": [1, 2"), "").class, Class::Success);
+    assert_eq!(run("curl", Exit::Code(0), &format!("{head}{{\"items\": [1, 2]}}"), "").class, Class::Success);
+    let long = format!("{head}{{\"items\": [{}0]}}", "0, ".repeat(100_000));
+    assert_eq!(run("curl", Exit::Code(0), &long, "").class, Class::Success);
+}
+
 /// The caller left, or there was nothing to run: the dependency had no part in it.
 #[test]
 fn an_end_of_ours_says_nothing_of_the_dependency() {

@@ -128,6 +128,7 @@ mod tests {
     #[test_case("error.code", true; "keys")]
     #[test_case("error.details[].reason", true; "each")]
     #[test_case("error.details.reason", true; "a list is entered by itself")]
+    #[test_case("[].error.code", true; "each of the root")]
     #[test_case("**.reason", true; "any depth")]
     #[test_case("*.code", true; "any key")]
     #[test_case("Error.CODE", true; "case does not matter")]

@@ -491,7 +491,8 @@ mod tests {
         let rule = RawRule { name: "x".into(), class: "slow".into(), ..RawRule::default() };
         assert!(Rule::new("own", &rule).unwrap_err().contains("`when` and `any` are both empty"));
         let rule = RawRule { when: vec![RawCondition::Status(Words(vec!["429".into()]))], ..rule };
-        assert!(Rule::new("own", &rule).unwrap_err().starts_with("`class`: unknown class `slow`"));
+        let error = Rule::new("own", &rule).unwrap_err();
+        assert!(error.starts_with("`class`: unknown class `slow`") && error.contains("rate_limited, "), "{error}");
         let rule = RawRule {
             class: "auth".into(),
             when: vec![RawCondition::Message(RawTest { matches: Some("(a".into()), ..RawTest::default() })],

@@ -323,8 +323,7 @@ fn went_well(event: &Value) -> bool {
 
 /// Adds what the error events say. An error that a later turn overcame is left out.
 fn add_events(facts: &mut Facts, events: &[Value]) {
-    let from =
-        events.iter().rposition(|event| event["type"] == "turn.completed" || went_well(event)).map_or(0, |at| at + 1);
+    let from = events.iter().rposition(|event| event["type"] == "turn.completed" || went_well(event)).unwrap_or(0);
     for event in events[from..].iter().rev().filter(|event| is_error_event(event)).take(8) {
         tree::add(facts, event, "stdout, event");
         facts.json.push(Fact { value: event.clone(), place: "stdout, event".to_owned() });

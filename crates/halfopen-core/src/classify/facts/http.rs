@@ -416,6 +416,15 @@ mod tests {
         assert!(read(&HttpOutcome { method: "POST", ..outcome }, false).failed);
     }
 
+    #[test_case("{\"error\":{\"code\":\"x\"}}", true)]
+    #[test_case("{\"error\":\"it broke\"}", true)]
+    #[test_case("{\"error\":\"it broke\",\"choices\":[]}", false; "a part of an answer")]
+    #[test_case("{\"error\":null,\"id\":1}", false)]
+    fn an_event_with_an_error_is_one(data: &str, failed: bool) {
+        let body = format!("data: {data}\n\n");
+        assert_eq!(reading(200, &[("content-type", "text/event-stream")], &body).failed, failed);
+    }
+
     #[test]
     fn an_error_at_the_end_of_a_long_stream_is_found() {
         let delta = "data: {\"choices\":[{\"delta\":{\"content\":\"word\"}}]}\n\n".repeat(20_000);
