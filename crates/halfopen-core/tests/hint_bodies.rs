@@ -233,6 +233,13 @@ fn a_window_of_one_model_covers_only_that_model() {
     let gemini = r#"{"error":{"details":[{"violations":[{"quotaId":"TokensPerModelPerMinute","quotaDimensions":{"model":"gemini-2.5-flash"}}]},{"retryDelay":"26s"}]}}"#;
     let hint = said(Class::RateLimited, &[gemini], &pack).expect("a hint");
     assert_eq!(hint.scope, Scope::Part("model".to_owned()));
+    let scope = |body| said(Class::RateLimited, &[body], &pack).expect("a hint").scope;
+    let named = r#"{"violations":[{"quotaDimensions":{"model":"gemini-2.5-flash"}}],"retryDelay":"26s"}"#;
+    assert_eq!(scope(named), Scope::Part("model".to_owned()));
+    let placed = r#"{"violations":[{"quotaDimensions":{"location":"global"}}],"retryDelay":"26s"}"#;
+    assert_eq!(scope(placed), Scope::Whole);
+    let told = r#"{"errors":[{"message":"You have exhausted your capacity on this model."}],"retry_after":26}"#;
+    assert_eq!(scope(told), Scope::Part("model".to_owned()));
 }
 
 #[test]
