@@ -142,7 +142,8 @@ fn named(rest: &str) -> Option<(String, &str)> {
     let header = name.trim_start_matches('-').contains('-') && !is_talk(secret);
     let plain_word =
         separator == ':' && !quoted && !header && secret.len() < 20 && !secret.chars().any(|c| c.is_ascii_digit());
-    if secret.is_empty() || secret == REDACTED || plain_word && !whole_line || secret.bytes().all(|b| b == b'*') {
+    let nothing_but_stars = secret.bytes().all(|b| b == b'*');
+    if secret == REDACTED || plain_word && !whole_line || nothing_but_stars {
         return None;
     }
     if !is_secret_name(name) && (secret.len() < TOKEN_BYTES_MIN || !looks_random(secret)) {
