@@ -77,8 +77,12 @@ impl Cli {
     fn read_from(words: Vec<OsString>) -> Result<Self, clap::Error> {
         // Whatever is not plainly a run is left to the whole, so that help and errors have one source.
         if words.get(1).is_some_and(|word| word == "run")
-            && let Ok(OnlyRun { shared, command: Run::Run(args) }) = OnlyRun::try_parse_from(&words)
+            && let Ok(matches) = OnlyRun::command().try_get_matches_from(&words)
+            && let Ok(OnlyRun { shared, command: Run::Run(mut args) }) = OnlyRun::from_arg_matches(&matches)
         {
+            if let Some(given) = matches.subcommand_matches("run") {
+                args.forget_key_of_another(given);
+            }
             return Ok(Self { shared, command: Command::Run(args) });
         }
         let error = match Self::try_parse_from(&words) {

@@ -6,11 +6,17 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::BoolishValueParser;
-use clap::{Args, ValueEnum};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, ValueEnum};
 use halfopen::config::keys::ATTEMPTS_MAX;
 use halfopen_core::policy::OnOpenAction;
 
+use super::keep::JOB_VARIABLE;
+use super::nested;
 use crate::duration::{parse, parse_positive};
+
+/// Set for a command that is told of a job's end.
+const EVENT_VARIABLE: &str = "HALFOPEN_EVENT_ID";
 
 /// Arguments of `halfopen run`.
 #[derive(Clone, Debug, Args)]
@@ -78,6 +84,20 @@ pub struct RunArgs {
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     pub command: Vec<OsString>,
+}
+
+impl RunArgs {
+    /// Forgets an idempotency key that was not meant for this run.
+    ///
+    /// A command finds the key of the run around it, or of the job that ended, in the very variable that a flag of ours
+    /// reads. It is the key of that work: two runs inside would each take the other for a repetition of itself.
+    pub(crate) fn forget_key_of_another(&mut self, given: &ArgMatches) {
+        let by_variable = given.value_source("idempotency_key") == Some(ValueSource::EnvVariable);
+        let told = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        if by_variable && [nested::VARIABLE, JOB_VARIABLE, EVENT_VARIABLE].into_iter().any(told) {
+            self.idempotency_key = None;
+        }
+    }
 }
 
 /// An action on the command line.

@@ -27,6 +27,38 @@ fn an_inner_run_repeats_nothing() {
     assert_eq!(calls_of_tool(&sandbox), 2, "as often as the outer one runs it: {}", ran.stderr);
 }
 
+/// A command finds the key of the run around it in the variable that the flag reads. It is not the key of what runs inside:
+/// two calls of one script would each be taken for a repetition of the other.
+#[test]
+fn the_key_of_an_outer_run_is_not_that_of_what_runs_inside() {
+    let sandbox = Sandbox::new();
+    sandbox.policy("on_open: {action: queue, queue_ttl_min: 30}").tool("true");
+    assert_eq!(finished(&mut sandbox.halfopen(&["hold", "tool", "open"])).code, 0);
+    let halfopen = env!("CARGO_BIN_EXE_halfopen");
+    let inner =
+        |what: &str, flags: &str| format!("{halfopen} run --dep tool {flags} -- tool {what}; echo $? >> $D/codes");
+    let lines = [
+        inner("a", ""),
+        inner("b", ""),
+        inner("c", "--idempotency-key c-1"),
+        "echo $HALFOPEN_IDEMPOTENCY_KEY > $D/key".to_owned(),
+    ];
+    sandbox.command("outer", &lines.join("\n"));
+    let ran = sandbox.run_command(&["--dep", "batch", "--idempotency-key", "batch-7"], &["outer"]);
+    assert_eq!(
+        (sandbox.text("codes").as_str(), sandbox.text("key").as_str()),
+        ("79\n79\n79\n", "batch-7\n"),
+        "{}",
+        ran.stderr
+    );
+    let jobs = sandbox.handle().jobs(&halfopen::store::jobs::JobFilter::default()).expect("jobs").jobs;
+    let known = |key: &str| {
+        let key = halfopen::handle::jobs::JobKey { caller: String::new(), key: key.to_owned() };
+        sandbox.handle().job_with_key("tool", &key).expect("a look").is_some()
+    };
+    assert_eq!((jobs.len(), known("batch-7"), known("c-1")), (3, false, true));
+}
+
 /// What the inner run has judged is not counted again by the outer one, on the same circuit or another.
 #[test]
 fn a_failure_inside_is_counted_once() {
