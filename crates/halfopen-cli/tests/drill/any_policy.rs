@@ -5,13 +5,14 @@
 //! a policy by it. Where `check` warns that failures cannot come together in the window, the rows about that may be red.
 
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use crate::world::World;
 
-/// How many policies are drilled; more where this says so.
+/// How many policies are drilled, and which; more or others where these say so.
 const CASES: u32 = 10;
 const MORE: &str = "HALFOPEN_DRILL_POLICIES";
+const SEED: &str = "HALFOPEN_DRILL_SEED";
 
 /// A key that is written or not.
 fn maybe(key: &'static str, value: impl Strategy<Value = String> + 'static) -> BoxedStrategy<String> {
@@ -103,8 +104,12 @@ fn policy() -> impl Strategy<Value = String> {
 #[test]
 fn whatever_check_accepts_is_green_or_doubted() {
     let cases = std::env::var(MORE).ok().and_then(|more| more.parse().ok()).unwrap_or(CASES);
+    let seed: u64 = std::env::var(SEED).ok().and_then(|seed| seed.parse().ok()).unwrap_or_default();
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 200, ..Config::default() };
-    let tried = TestRunner::new(config).run(&policy(), |policy| {
+    let tried = TestRunner::new_with_rng(config, rng).run(&policy(), |policy| {
         let world = World::new();
         let (accepted, doubts) = world.checked(&policy);
         prop_assume!(accepted);
@@ -118,6 +123,6 @@ fn whatever_check_accepts_is_green_or_doubted() {
         Ok(())
     });
     if let Err(error) = tried {
-        panic!("{error}");
+        panic!("{SEED}={seed}: {error}");
     }
 }
