@@ -73,7 +73,11 @@ pub enum StoreError {
         cause: SnapshotError,
     },
     /// The file, or its log, was removed or replaced while it was in use.
-    #[error("store {} was removed or replaced while it was in use", path.display())]
+    #[error(
+        "store {} was replaced while it was in use; put the one that was opened back, or start anew to use the one that is \
+         there",
+        path.display()
+    )]
     Replaced {
         /// The file.
         path: PathBuf,

@@ -228,8 +228,38 @@ fn file_that_was_replaced_under_its_log_is_not_opened() {
     for ending in ["-wal", "-shm"] {
         fs::remove_file(format!("{}{ending}", place.file().display())).unwrap();
     }
+    let health = door.check();
+    assert!(
+        matches!(&health, StoreHealth::Lost(why) if why.contains("was replaced")),
+        "another store still: {health:?}"
+    );
+    assert_eq!(fs::read(place.file()).unwrap(), before);
+}
+
+/// S157: while a store is away somebody else begins a new one in its place, as a nightly command does on a volume that
+/// is not mounted. It knows nothing of what was accepted, so nothing is accepted or carried out by it.
+#[cfg(feature = "sqlite")]
+#[test]
+fn store_that_somebody_began_in_its_place_is_not_taken_for_it() {
+    let place = Place::new();
+    let door = door(&place);
+    fail_once(&place, &policy());
+    let (folder, aside) = (place.file().parent().unwrap().to_owned(), place.dir.path().with_extension("aside"));
+    fs::rename(&folder, &aside).unwrap();
+    assert!(matches!(door.check(), StoreHealth::Lost(_)));
+    fs::create_dir(&folder).unwrap();
+    drop(halfopen::store::Store::open(&Location::Sqlite(place.file()), &Clock::manual(&place.machine)).unwrap());
+    for _ in 0..3 {
+        let health = door.check();
+        assert!(
+            matches!(&health, StoreHealth::Lost(why) if why.contains("put the one that was opened back")),
+            "{health:?}"
+        );
+    }
+    fs::remove_dir_all(&folder).unwrap();
+    fs::rename(&aside, &folder).unwrap();
     assert_eq!(door.check(), StoreHealth::Good);
-    assert_eq!(door.circuits(&|_| policy()).unwrap().len(), 0);
+    assert_eq!(door.circuits(&|_| policy()).unwrap().len(), 1);
 }
 
 /// S157: damage beneath an open store is found by who looks, although everything was read before.

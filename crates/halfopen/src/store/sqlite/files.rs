@@ -115,7 +115,8 @@ impl Files {
         Ok(())
     }
 
-    /// Refuses to open what stands there now, after these files were lost, if that would mix two stores or hide one.
+    /// Refuses what stands there now, unless it is the file that was opened: another would be mixed with it, or hide what was
+    /// accepted in it.
     pub(super) fn refuse_stranger(&self) -> Result<(), StoreError> {
         let file = FileId::at(&self.path).map_err(|cause| match cause.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
@@ -136,7 +137,8 @@ impl Files {
         if log.is_some_and(|log| Some(FileId::of(&log)) == self.log) {
             return Err(StoreError::ForeignLog { path: self.path.clone(), log: self.log_path.clone() });
         }
-        Ok(())
+        // Whatever made it, it knows nothing of what was accepted here.
+        Err(StoreError::Replaced { path: self.path.clone() })
     }
 }
 
