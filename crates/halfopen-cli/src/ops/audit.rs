@@ -29,7 +29,7 @@ pub(super) fn run(shared: &Shared, args: &AuditArgs) -> Done {
     }
     let place = Place::find(shared)?;
     // Opening sweeps: a lease that has run out is nothing wrong until somebody had the chance to see it.
-    let handle = place.open()?;
+    let handle = place.open_existing()?;
     let figures = handle.job_figures().map_err(place::store_failure)?;
     let report = handle.audit().map_err(place::store_failure)?;
     told(args, &audit_document(&figures, &report))

@@ -39,6 +39,19 @@ impl Place {
         Ok(Self { config, store })
     }
 
+    /// Opens a store that is there: who asks what became of work must not be told of an empty one that the question made.
+    pub(super) fn open_existing(&self) -> Result<Handle, Failure> {
+        if let Location::Sqlite(path) = &self.store
+            && !path.exists()
+            && !path.parent().is_some_and(|folder| folder.join(format!("{}-wal", name_of(path))).exists())
+        {
+            return Err(Failure::new(exit::IO, format!("there is no store at {}", path.display())).hint(
+                "name the one that is meant with --store PATH or HALFOPEN_STORE; a first run or a gateway begins one",
+            ));
+        }
+        self.open()
+    }
+
     /// Opens the store and lets time pass for what is due, as every command does: no process runs in between.
     pub(super) fn open(&self) -> Result<Handle, Failure> {
         let handle = Handle::open(&self.store).map_err(store_failure)?;
@@ -110,6 +123,11 @@ impl Place {
         }
         failure.hint(format!("known are {}", known(all)))
     }
+}
+
+/// Returns the last part of a path, as text.
+fn name_of(path: &std::path::Path) -> std::borrow::Cow<'_, str> {
+    path.file_name().unwrap_or_default().to_string_lossy()
 }
 
 /// Lists the names of circuits, as far as they fit into a message.

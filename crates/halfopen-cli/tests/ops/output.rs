@@ -68,3 +68,23 @@ fn nothing_is_coloured() {
         assert!(!said.out.contains('\u{1b}') && !said.err.contains('\u{1b}'), "{}{}", said.out, said.err);
     }
 }
+
+/// S157: who asks what became of work is not told of an empty store that the question itself made, where the name is wrong
+/// or a volume is not mounted.
+#[test]
+fn a_store_that_is_not_there_is_not_begun_by_a_question() {
+    let world = World::new();
+    let place = world.path("not-mounted/halfopen.db");
+    let store = place.display().to_string();
+    for words in [
+        &["audit"][..],
+        &["jobs", "list"],
+        &["jobs", "show", "j17-9f3ac2d1"],
+        &["jobs", "discard", "--all", "--confirm", "9"],
+    ] {
+        let said = world.halfopen(&[words, &["--store", &store]].concat());
+        assert_eq!(said.code, Some(74), "{words:?}: {}{}", said.out, said.err);
+        assert!(said.err.contains("there is no store at") && said.err.contains("--store"), "{words:?}: {}", said.err);
+        assert!(said.out.is_empty() && !place.exists() && !world.path("not-mounted").exists(), "{words:?}");
+    }
+}

@@ -33,7 +33,7 @@ pub struct ListArgs {
 }
 
 pub(super) fn run(place: &Place, args: &ListArgs) -> Done {
-    let handle = place.open()?;
+    let handle = place.open_existing()?;
     if let Some(dep) = &args.filters.dep {
         place.known_dependency(&handle, dep)?;
     }

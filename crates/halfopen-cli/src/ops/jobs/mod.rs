@@ -59,7 +59,7 @@ pub(super) fn run(shared: &Shared, args: &JobsArgs) -> Done {
         JobsCommand::Show(args) => show::run(&place, args),
         JobsCommand::Output(args) => output::run(&place, args),
         JobsCommand::Requeue(_) | JobsCommand::Resolve(_) | JobsCommand::Discard(_) | JobsCommand::Cancel(_) => {
-            args.decide(&Source::Store(&place, &place.open()?))
+            args.decide(&Source::Store(&place, &place.open_existing()?))
         }
     }
 }

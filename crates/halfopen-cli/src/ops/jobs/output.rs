@@ -31,7 +31,7 @@ pub struct OutputArgs {
 }
 
 pub(super) fn run(place: &Place, args: &OutputArgs) -> Done {
-    let handle = place.open()?;
+    let handle = place.open_existing()?;
     let detail = known(place, &handle, args.id)?;
     let state = detail.view.job.state();
     let Some(result) = detail.result else {

@@ -30,7 +30,7 @@ pub struct ShowArgs {
 }
 
 pub(super) fn run(place: &Place, args: &ShowArgs) -> Done {
-    let handle = place.open()?;
+    let handle = place.open_existing()?;
     let detail = known(place, &handle, args.id)?;
     let request = handle.request(args.id).map_err(place::store_failure)?;
     let does = request.as_ref().map(does);
