@@ -65,7 +65,8 @@ pub fn finding(file: &Path, finding: &Finding) {
         ("key", json!(key)),
         ("hint", json!(finding.help)),
     ];
-    log::line(level, &finding.message, &fields);
+    // The value it names may hold a password, and a log is kept.
+    log::line(level, &halfopen_core::redact::redact(&finding.message), &fields);
 }
 
 /// Writes text to standard error as it is; in a log of objects it is the message of one.

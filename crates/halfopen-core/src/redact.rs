@@ -269,10 +269,11 @@ fn is_talk(value: &str) -> bool {
 fn scheme(rest: &str) -> Option<(String, &str)> {
     for word in ["bearer ", "basic ", "token ", "apikey "] {
         let Some(head) = rest.get(..word.len()).filter(|head| head.eq_ignore_ascii_case(word)) else { continue };
-        let after = &rest[word.len()..];
+        let after = rest[word.len()..].trim_start_matches(['\\', '"', '\'']);
+        let quotes = &rest[word.len()..rest.len() - after.len()];
         let token = token(after);
         if token.len() >= 12 && looks_random(token) {
-            return Some((format!("{head}{REDACTED}"), &after[token.len()..]));
+            return Some((format!("{head}{quotes}{REDACTED}"), &after[token.len()..]));
         }
     }
     None
@@ -364,6 +365,9 @@ mod tests {
     #[test_case("x-api-key: XAPIKEYSECRET", "x-api-key: [redacted]")]
     #[test_case("> X-Auth-Token: letters", "> X-Auth-Token: [redacted]")]
     #[test_case("Authorization: Token token=\"hunter\"", "Authorization: [redacted]")]
+    #[test_case("got Bearer \\\"AbCd1234EfGh5678\\\" instead", "got Bearer \\\"[redacted]\\\" instead"; "a scheme before escaped quotes")]
+    #[test_case("token 'AbCd-1234-efgh' is expired", "token '[redacted]' is expired")]
+    #[test_case("token 'instead' is expected", "token 'instead' is expected"; "a word in quotes")]
     #[test_case(
         "Authorization: Digest username=\"Mufasa\", uri=\"/a\", response=\"6629fae4\"\nHost: x",
         "Authorization: [redacted]\nHost: x"

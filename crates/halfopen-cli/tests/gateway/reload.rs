@@ -53,11 +53,19 @@ fn a_file_with_a_mistake_changes_nothing_and_says_what_is_wrong() {
     assert!(gateway.said().contains("timeout_ms"), "{}", gateway.said());
     assert_eq!(gateway.get("/d/up/x").status, 200);
     assert_eq!(gateway.get("/d/down/x").problem(), "unknown_dependency");
+    // What is wrong with a URL is told without the password in it: a log is kept.
+    let (user, key) = ("PwInUrl-7f3a", "KeyInUrl-91bc");
+    let bad = good.replace(&stub.url(), &format!("http://u:{user}@127.0.0.1:1/v1?api_key={key}"));
+    assert!(bad.contains(user));
+    replace(&gateway, &bad);
+    until("it is refused again", || gateway.said().matches("policy not reloaded").count() == 2);
+    let said = gateway.said();
+    assert!(said.contains("`upstream`") && !said.contains(user) && !said.contains(key), "{said}");
     // A mistake that only the gateway finds is one of the whole file, too.
     let bad = good.clone()
         + "  - name: broken\n    profile: generic\n    classify: [{name: x, when: [{stderr: {matches: '('}}], class: overloaded}]\n";
     replace(&gateway, &bad);
-    until("it is refused again", || gateway.said().matches("policy not reloaded").count() == 2);
+    until("it is refused once more", || gateway.said().matches("policy not reloaded").count() == 3);
     assert_eq!(gateway.get("/d/up/x").status, 200);
     replace(&gateway, &(good.clone() + "  - name: fixed\n"));
     reloaded(&gateway, 1);
