@@ -20,6 +20,9 @@ pub(super) struct Scenario {
     /// What the policy must have for the row to mean anything.
     #[serde(default)]
     pub(super) needs: Vec<Need>,
+    /// Why it cannot be played at a running gateway, if it cannot.
+    #[serde(default)]
+    pub(super) not_live: Option<String>,
     /// The mechanisms it is about: without any of them it must go red.
     #[serde(default)]
     pub(super) kills: Vec<Mutant>,

@@ -161,6 +161,16 @@ fn a_gateway_that_only_observes_is_red() {
     assert!(seen.contains("the breaker did not open"), "{seen}");
 }
 
+/// A hold of the real dependency is not one of its shadows: that nothing protects it is said beside what they show.
+#[test]
+fn a_dependency_that_is_held_closed_is_warned_about() {
+    let (world, real) = (World::new(), nobody());
+    let gateway = Gateway::start(&world, &documented(&real, ""), &[]);
+    exchange(gateway.address, "POST", "/circuits/document-ocr/hold", r#"{"state":"closed"}"#);
+    let said = gateway.drill(&world, &["--row", "L2", "--json"]);
+    assert!(said.err.contains("document-ocr is held closed"), "{}{}", said.out, said.err);
+}
+
 /// The wiring is broken from outside: whatever the breaker learns, somebody holds it closed.
 #[test]
 fn a_breaker_that_refuses_nobody_is_red() {

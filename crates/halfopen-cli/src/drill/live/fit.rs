@@ -7,7 +7,10 @@ use super::super::scenario::{Check, Deed, Leaves, Need, Scenario};
 use super::super::spoken::Meaning;
 
 /// Returns why a scenario is not played live, if it is not.
-pub(super) fn unfit(scenario: &Scenario) -> Option<&'static str> {
+pub(super) fn unfit(scenario: &Scenario) -> Option<&str> {
+    if let Some(why) = &scenario.not_live {
+        return Some(why);
+    }
     if scenario.processes > 1 {
         return Some("it takes several processes, and one gateway is drilled");
     }

@@ -134,6 +134,13 @@ async fn all(
     Ok(drilled)
 }
 
+/// Returns whether an operator keeps a circuit of a dependency closed, so that nothing protects it.
+async fn held_closed(gateway: &Gateway, dependency: &str) -> Result<bool, DrillError> {
+    let target = format!("/circuits?full=true&dependency={}", encoded(dependency));
+    let circuits = gateway.ask(Method::GET, &target, None).await?;
+    Ok(circuits.as_array().into_iter().flatten().any(|circuit| circuit["hold"]["state"] == "closed"))
+}
+
 /// Drills one dependency.
 async fn one(
     args: &DrillArgs,
@@ -149,6 +156,12 @@ async fn one(
     let house = Arc::new(house?);
     if house.observes {
         ui::warn(&format!("{dependency} only observes: rows in which the gateway must refuse something fail"));
+    }
+    if held_closed(&gateway, dependency).await? {
+        ui::warn(&format!(
+            "{dependency} is held closed by an operator: its calls pass whatever happens, and its shadows do not show that; \
+             halfopen release {dependency}"
+        ));
     }
     ui::say(&format!("{dependency}: durations divided by {:.4}", house.shorten));
     let played = all_rows(&house, scenarios).await;
