@@ -8,7 +8,7 @@
 //! The snapshot is taken by asking the core, not by a rule of its own: it says "free" only if the core would grant a
 //! fresh ask without a change and settle its success without a change. Every 100 ms it is seen whether anybody wrote or
 //! time changed a circuit, and then it is taken anew, as it is after every write of this guard; during such a write nobody is admitted from it. So nothing is
-//! sent in this process after a trip by this process, and nothing later than 250 ms after a trip by another.
+//! sent in this process after a trip or an operator's act by this process, and nothing later than 250 ms after one by another.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -29,7 +29,7 @@ mod coarse;
 mod owned;
 mod shards;
 mod snapshot;
-mod watch;
+pub(crate) mod watch;
 
 use std::sync::Arc;
 

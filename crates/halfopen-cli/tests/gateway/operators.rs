@@ -54,6 +54,20 @@ fn a_circuit_is_explained_under_its_percent_encoded_name() {
     assert!(detail.contains("`pu`") && detail.contains("up@region=eu"), "{detail}");
 }
 
+/// What an operator was told is done holds for the very next call, also where calls go by a snapshot of the circuit.
+#[test]
+fn a_hold_that_is_answered_holds_for_the_next_call() {
+    let stub = Stub::start();
+    let gateway = gateway(&stub, "");
+    assert_eq!(gateway.get("/d/up/x").status, 200);
+    for sent in 1..=12 {
+        assert_eq!(gateway.ask("POST", "/circuits/up/hold", &[], r#"{"state":"open"}"#).status, 200);
+        assert_eq!((gateway.get("/d/up/x").problem().as_str(), stub.seen().len()), ("circuit_open", sent));
+        assert_eq!(gateway.ask("POST", "/circuits/up/release", &[], "{}").status, 200);
+        assert_eq!((gateway.get("/d/up/x").status, stub.seen().len()), (200, sent + 1));
+    }
+}
+
 #[test]
 fn a_hold_is_placed_journalled_and_released() {
     let gateway = idle();

@@ -33,7 +33,8 @@ pub(super) fn watch(guard: &Arc<Inner>) -> bool {
     runs
 }
 
-fn refresh_all() {
+/// Refreshes all snapshots at once: what an operator was told is done must hold for the very next call.
+pub(crate) fn refresh_all() {
     let guards: Vec<Arc<Inner>> = {
         let mut watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
         watched.retain(|guard| guard.strong_count() > 0);

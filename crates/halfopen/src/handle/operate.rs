@@ -14,6 +14,7 @@ use halfopen_core::time::Timestamp;
 
 use super::registry::{self, Seat};
 use super::{Handle, Route, StoreHealth, decide, is_tracked, jobs};
+use crate::guard::watch;
 use crate::store::{EventFilter, JournalEntry, Store, StoreError, Txn};
 
 /// How many circuits one sweep changes at most.
@@ -335,6 +336,7 @@ impl Handle {
             seat.put_back(txn, policy, &events)
         })?;
         self.tidy_after(&records);
+        watch::refresh_all();
         Ok(records)
     }
 
