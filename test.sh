@@ -28,5 +28,6 @@ if ! command -v chromedriver >/dev/null || ! command -v chromium >/dev/null; the
 fi
 
 cargo build --workspace --all-targets --locked
-# Whoever runs this in the background of a script has SIGINT ignored, and so would have the commands that tests interrupt.
-env --default-signal=INT,QUIT cargo test --workspace --locked --no-fail-fast -- "$@"
+# Whoever runs this in the background of a script, or by nohup, has signals ignored, and so would have the commands that
+# tests interrupt.
+env --default-signal=INT,QUIT,HUP cargo test --workspace --locked --no-fail-fast -- "$@"
